@@ -1,0 +1,214 @@
+"""Define what the control room tells the server: run events as they happen, and records to read.
+
+Events are domain facts; the server turns them into ComfyUI's messages. Times are Unix milliseconds.
+For one run they arrive in ComfyUI's order: RunStarted, NodesCached, then per node NodeStarted, any
+NodeProgress and NodePreview, NodeExecuted (only with ui), NodeFinished; then RunSucceeded, RunFailed or
+RunInterrupted; then QueueChanged (the record is stored by then) and RunEnded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from comfyserverless.core.ids import DEFAULT_TENANT, NodeId, PromptId, TenantId
+
+
+class RunStatus(StrEnum):
+    """Every accepted prompt is in exactly one of these; the last four are final."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCESS = "success"
+    ERROR = "error"
+    INTERRUPTED = "interrupted"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitRequest:
+    """One `POST /prompt`, after HTTP: raw prompt graph and ComfyUI's other fields.
+
+    prompt_id: a canonical UUID or None (one is made); number: explicit priority or None; targets:
+    partial_execution_targets (None means all output nodes).
+    """
+
+    prompt: Any
+    tenant: TenantId = DEFAULT_TENANT
+    client_id: str | None = None
+    prompt_id: PromptId | None = None
+    number: float | None = None
+    front: bool = False
+    extra_data: Mapping[str, Any] = field(default_factory=dict)
+    targets: Sequence[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitResult:
+    """Accepted: error is None and number is set; rejected: error and node_errors in ComfyUI's shapes."""
+
+    prompt_id: PromptId | None
+    number: float
+    error: Mapping[str, Any] | None
+    node_errors: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvent:
+    """Base of what happens in a run; client_id is the submitter's websocket session or None."""
+
+    run: PromptId
+    tenant: TenantId
+    client_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted(RunEvent):
+    """The run left the queue."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodesCached(RunEvent):
+    """These nodes of the prompt have a cached result; sent once per run, also when empty."""
+
+    nodes: tuple[NodeId, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStarted(RunEvent):
+    """A node is the one that runs now (as ComfyUI's users see it)."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProgress(RunEvent):
+    """A node reached `value` of `maximum`; a preview of the same step comes as NodePreview right after."""
+
+    node: NodeId
+    value: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodePreview(RunEvent):
+    """A JPEG of the image in the making."""
+
+    node: NodeId
+    jpeg: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExecuted(RunEvent):
+    """An output node gave its ui dict (None: replayed from cache, and the node has none)."""
+
+    node: NodeId
+    ui: Mapping[str, list[Any]] | None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFinished(RunEvent):
+    """A node is done."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class RunSucceeded(RunEvent):
+    """All targets are done."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunFailed(RunEvent):
+    """A node failed; fields as in ComfyUI's execution_error."""
+
+    node: NodeId
+    node_type: str
+    executed: tuple[NodeId, ...]
+    exception_message: str
+    exception_type: str
+    traceback: tuple[str, ...]
+    current_inputs: Mapping[str, Any]
+    current_outputs: tuple[NodeId, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunInterrupted(RunEvent):
+    """The user stopped the run while this node ran."""
+
+    node: NodeId
+    node_type: str
+    executed: tuple[NodeId, ...]
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded(RunEvent):
+    """Last event of a run (ComfyUI's `executing` with node null)."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueChanged:
+    """The number of pending plus running prompts of a tenant changed, or was re-announced."""
+
+    tenant: TenantId
+    remaining: int
+
+
+Notice = RunEvent | QueueChanged
+
+
+@dataclass(slots=True)
+class RunRecord:
+    """Everything that is kept of one accepted prompt; the engine owns and mutates it, readers only read.
+
+    outputs: ui dicts by node id, of executed and replayed output nodes. messages: the lifecycle events that
+    history shows (RunStarted, NodesCached, then the final one). error: set when status is ERROR.
+    """
+
+    prompt_id: PromptId
+    tenant: TenantId
+    number: float
+    prompt: Mapping[str, Any]
+    extra_data: Mapping[str, Any]
+    targets: tuple[NodeId, ...]
+    client_id: str | None
+    created_ms: int
+    status: RunStatus = RunStatus.PENDING
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    outputs: dict[NodeId, Mapping[str, list[Any]]] = field(default_factory=dict)
+    messages: list[RunStarted | NodesCached | RunSucceeded | RunFailed | RunInterrupted] = field(
+        default_factory=list
+    )
+    current_node: NodeId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """One worker slot as the operator sees it; state: starting, ready, busy or lost."""
+
+    slot: str
+    worker: str | None
+    pid: int | None
+    state: str
+    restarts: int
+    device_name: str
+    device_kind: str
+    device_index: int | None
+    device_total_bytes: int
+    device_free_bytes: int
+    resident_bytes: int
+    arena_used_bytes: int
+    arena_bytes: int
+    weights_bytes: int
+    running: tuple[str, ...]
+    torch_version: str

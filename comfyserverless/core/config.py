@@ -1,0 +1,69 @@
+"""Hold the settings of each room as frozen data; the command line parses into these once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where files live. All paths are absolute.
+
+    models: ComfyUI-style model roots, the user's first (the demo model's folder may be the last one);
+    extra_model_paths: (yaml file) list from --extra-model-paths-config, applied before the defaults.
+    """
+
+    base: Path
+    models: tuple[Path, ...]
+    input: Path
+    output: Path
+    temp: Path
+    user: Path
+    custom_nodes: Path
+    extra_model_paths: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """How worker processes are started.
+
+    workers: slots; 0 means one per GPU, or one on a machine without a GPU. threads: torch threads of each
+    worker, 0 means its share of the cores less one. arena_bytes: size of each worker's shared region.
+    """
+
+    workers: int = 0
+    threads: int = 0
+    arena_bytes: int = 2 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class EngineConfig:
+    """What the control room needs to run.
+
+    slack_s: fairness slack (Delta of Algorithm 1) in seconds of service. cache: `classic`, `lru` or `none`.
+    """
+
+    folders: Folders
+    worker: WorkerConfig = field(default_factory=WorkerConfig)
+    slack_s: float = 2.0
+    cache: str = "classic"
+    cache_lru_entries: int = 0
+    preview_method: str = "none"
+    embeds_metadata: bool = True
+    history_limit: int = 10_000
+    max_attempts: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """How the HTTP side listens and what it allows."""
+
+    engine: EngineConfig
+    listen: tuple[str, ...] = ("127.0.0.1",)
+    port: int = 8188
+    cors_origin: str | None = None
+    max_upload_bytes: int = 100 * 1024 * 1024
+    compress: bool = False
+    preview_size_px: int = 512
+    argv: tuple[str, ...] = ()

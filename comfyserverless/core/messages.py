@@ -1,0 +1,137 @@
+"""Define the messages of a worker link: one websocket, one msgpack message a frame, no tensor bytes.
+
+The worker dials in, says Hello with the token it was started with, and gets Welcome. Every struct says
+who sends it. Value trees travel pre-encoded (`values.encode`) in `bytes` fields. Link version 1.
+"""
+
+from __future__ import annotations
+
+from typing import Union
+
+import msgspec
+
+from comfyserverless.core.ids import InvocationId, TensorId, WorkerId
+from comfyserverless.core.modelfn import FunctionSpec, Lane
+
+LINK_VERSION = 1
+
+
+class DeviceInfo(msgspec.Struct, frozen=True):
+    """One compute device of a worker, as `/system_stats` shows it; sizes in bytes."""
+
+    name: str
+    kind: str
+    index: int | None
+    total_bytes: int
+    free_bytes: int
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """Measured seconds of one invocation: weights made ready, function run, inputs pulled from other arenas."""
+
+    load_s: float = 0.0
+    compute_s: float = 0.0
+    transfer_s: float = 0.0
+
+    def total_s(self) -> float:
+        """Return what the tenant is charged for, in seconds of the lane."""
+        return self.load_s + self.compute_s + self.transfer_s
+
+
+class Hello(msgspec.Struct, frozen=True, tag="hello"):
+    """Worker -> control, first message: who it is and what it can run."""
+
+    version: int
+    worker: WorkerId
+    token: str
+    pid: int
+    lanes: dict[Lane, int]
+    functions: tuple[FunctionSpec, ...]
+    device: DeviceInfo
+    torch_version: str
+    arena_path: str
+    arena_bytes: int
+
+
+class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
+    """Control -> worker, answer to Hello: the worker may get work from now on."""
+
+    version: int
+
+
+class PeerArena(msgspec.Struct, frozen=True, tag="peer_arena"):
+    """Control -> worker: another worker's arena exists at this path (empty path: it is gone, unmap it)."""
+
+    worker: WorkerId
+    path: str
+    size_bytes: int
+
+
+class RunInvocation(msgspec.Struct, frozen=True, tag="run"):
+    """Control -> worker: run one invocation in its lane, in the order of arrival."""
+
+    invocation: InvocationId
+    function: str
+    lane: Lane
+    inputs: bytes
+
+
+class CancelInvocation(msgspec.Struct, frozen=True, tag="cancel"):
+    """Control -> worker: do not start it; a running one is finished and its result dropped (answer: Cancelled)."""
+
+    invocation: InvocationId
+
+
+class FreeTensors(msgspec.Struct, frozen=True, tag="free"):
+    """Control -> worker: nobody needs these tensors any more."""
+
+    tensors: tuple[TensorId, ...]
+
+
+class UnloadModels(msgspec.Struct, frozen=True, tag="unload"):
+    """Control -> worker: drop all cached weights once the running invocation is over (`POST /free`)."""
+
+
+class Shutdown(msgspec.Struct, frozen=True, tag="shutdown"):
+    """Control -> worker: finish what runs, remove the arena, exit 0."""
+
+
+class InvocationDone(msgspec.Struct, frozen=True, tag="done"):
+    """Worker -> control: the outputs, by port, as an encoded value tree whose tensors are in arenas."""
+
+    invocation: InvocationId
+    outputs: bytes
+    timing: Timing
+
+
+class InvocationFailed(msgspec.Struct, frozen=True, tag="failed"):
+    """Worker -> control: the function raised; exception_type is dotted (built-ins bare)."""
+
+    invocation: InvocationId
+    exception_type: str
+    message: str
+    traceback: tuple[str, ...]
+    timing: Timing
+
+
+class InvocationCancelled(msgspec.Struct, frozen=True, tag="cancelled"):
+    """Worker -> control: a cancelled invocation left its lane, without outputs."""
+
+    invocation: InvocationId
+    timing: Timing
+
+
+class WorkerStats(msgspec.Struct, frozen=True, tag="stats"):
+    """Worker -> control, every few seconds: memory now; also the sign of life."""
+
+    device_free_bytes: int
+    resident_bytes: int
+    arena_used_bytes: int
+    arena_bytes: int
+    weights_bytes: int
+
+
+ToWorker = Union[
+    Welcome, PeerArena, RunInvocation, CancelInvocation, FreeTensors, UnloadModels, Shutdown
+]  # noqa: UP007
+FromWorker = Union[Hello, InvocationDone, InvocationFailed, InvocationCancelled, WorkerStats]  # noqa: UP007

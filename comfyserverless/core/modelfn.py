@@ -1,0 +1,104 @@
+"""Declare model functions: name, lane, ports; and list the built-in ones with what each port holds.
+
+This is the vocabulary that both towers share. The control tower lowers nodes to these names and
+schedules by lane and callback ports without importing torch; the functions room implements them, and a
+test proves that every implementation's `setup_io` equals its entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+import msgspec
+
+Lane = Literal["gpu", "cpu"]
+"""Which executor of a worker runs a function: `gpu` for model compute (also on CPU-only machines), `cpu` for host work."""
+
+LANES: tuple[Lane, ...] = ("gpu", "cpu")
+
+
+class Port(msgspec.Struct, frozen=True):
+    """One named input or output of a model function.
+
+    callback: the consumer may start before this input is complete; it sees a lazy sequence (paper, 5.2).
+    """
+
+    name: str
+    callback: bool = False
+
+
+class FunctionSpec(msgspec.Struct, frozen=True):
+    """The declaration of one model function; `inputs` and `outputs` are in declared order."""
+
+    name: str
+    lane: Lane
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+    def callback_ports(self) -> frozenset[str]:
+        """Name the inputs that may be consumed while their producer still runs."""
+        return frozenset(port.name for port in self.inputs if port.callback)
+
+
+def _spec(name: str, lane: Lane, inputs: str, outputs: str) -> FunctionSpec:
+    """Build a spec from space-separated port names; a trailing `*` marks a callback input."""
+    ports = tuple(Port(word.rstrip("*"), word.endswith("*")) for word in inputs.split())
+    return FunctionSpec(name, lane, ports, tuple(Port(word) for word in outputs.split()))
+
+
+# What the ports hold. Shapes: B batch, C latent channels, H W pixels, h w latent cells, T tokens, D features.
+#   clip ClipRef | model ModelRef | vae VaeRef | control_net ControlNetRef | file FileRef
+#   cond        [B, T, D] float32 hidden states; pooled [B, D] float32 or None
+#   positive,   CONDITIONING: list of [cond TensorRef, options dict]; options may hold pooled_output (TensorRef or
+#   negative    None) and control: a list of applications in chain order, each {control_net, hint (IMAGE TensorRef),
+#               strength, start_percent, end_percent}
+#   samples     [B, C, h, w] float32 in the family's *output* latent units (what a LATENT's `samples` holds)
+#   latent      a LATENT: {samples: TensorRef, batch_index?: list[int], noise_mask?: TensorRef}
+#   state       sampler state: a dict of literals and TensorRefs, opaque to the control tower
+#   plan        {steps: int, evaluations: list of {step: int, last_of_step: bool, controls: list[int]}}: one entry
+#               per model call; `controls` are indices into `applications` that are active at its sigma
+#   applications  the distinct control applications of positive and negative, in first-seen order
+#   residuals   what one ControlNet adds, per model batch of this evaluation: dict str(batch index) -> list of
+#               TensorRefs, input blocks in order, then the middle block
+#   images      IMAGE [B, H, W, 3 or 4] float32 in 0..1;  mask [B, H, W] float32 in 0..1
+#   preview     JPEG bytes or None
+#   files       list of paths that were written under `directory`, one per batch item, named `{stem}_{index}.part`
+BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
+    {
+        spec.name: spec
+        for spec in (
+            _spec("text.encode", "gpu", "clip text", "cond pooled"),
+            _spec(
+                "sample.begin",
+                "gpu",
+                "model latent positive negative applications seed steps cfg sampler scheduler denoise"
+                " start_step last_step force_full_denoise add_noise",
+                "state plan",
+            ),
+            _spec(
+                "denoise.step",
+                "gpu",
+                "model state positive negative cfg applications residuals* single_evaluation preview",
+                "state preview",
+            ),
+            _spec(
+                "controlnet.run",
+                "gpu",
+                "model control_net state positive negative cfg applications application",
+                "residuals",
+            ),
+            _spec("sample.end", "gpu", "model state", "samples"),
+            _spec("vae.decode", "gpu", "vae samples", "images"),
+            _spec("vae.encode", "gpu", "vae pixels", "samples"),
+            _spec("latent.empty", "cpu", "width height batch_size", "samples"),
+            _spec("latent.upscale", "cpu", "samples width height method crop", "samples"),
+            _spec("latent.save", "cpu", "samples directory stem metadata", "files"),
+            _spec("latent.load", "cpu", "file", "samples"),
+            _spec("image.load", "cpu", "file", "images mask"),
+            _spec("image.save", "cpu", "images directory stem metadata compress_level", "files"),
+            _spec("image.scale", "cpu", "images width height method crop", "images"),
+        )
+    }
+)

@@ -1,0 +1,182 @@
+"""Define the value tree: what flows along an edge of a graph, and its wire form.
+
+A value is None, bool, int, float, str, bytes, a list of values, a dict from str to values, or one of
+the *handles* below. Handles are frozen: two equal handles mean the same weights or bytes, and that
+equality is what caching, sharing between tenants and placement use. Tensors are referenced, never
+carried. `Output` is a symbol of the control tower (the result of an invocation that may not have
+run yet); it is replaced by its value before an invocation goes to a worker.
+
+Wire form: msgpack, a handle is extension type 1 holding its tagged encoding (see `encode`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Union, cast
+
+import msgspec
+
+from comfyserverless.core.ids import InvocationId, TensorId, WorkerId
+
+Value = Any
+"""A value tree (see the module docstring); typed as Any because Python has no recursive alias for it."""
+
+Scalar = str | int | float | bool | None
+
+
+class TensorRef(msgspec.Struct, frozen=True, tag="tensor"):
+    """Point at an immutable tensor in a worker's arena.
+
+    shape: elements; dtype: torch's name without the module (`float32`); offset_bytes: from the start of
+    the owner's arena. The bytes are contiguous in C order.
+    """
+
+    id: TensorId
+    shape: tuple[int, ...]
+    dtype: str
+    size_bytes: int
+    worker: WorkerId
+    offset_bytes: int
+
+
+class FileRef(msgspec.Struct, frozen=True, tag="file"):
+    """Name a file by what it holds: path plus the size and time that change when it is replaced."""
+
+    path: str
+    size_bytes: int = 0
+    mtime_ns: int = 0
+
+
+class LoraRef(msgspec.Struct, frozen=True, tag="lora"):
+    """One LoRA file at one strength, as applied to one model or text encoder."""
+
+    file: FileRef
+    strength: float
+
+
+class Patch(msgspec.Struct, frozen=True, tag="patch"):
+    """One model modification by name (for example `model_sampling_discrete`) with literal arguments."""
+
+    name: str
+    arguments: tuple[tuple[str, Scalar], ...] = ()
+
+
+class ModelRef(msgspec.Struct, frozen=True, tag="model"):
+    """A diffusion model: the U-Net or transformer of `file`, with LoRAs and patches in order."""
+
+    file: FileRef
+    loras: tuple[LoraRef, ...] = ()
+    patches: tuple[Patch, ...] = ()
+
+
+class ClipRef(msgspec.Struct, frozen=True, tag="clip"):
+    """One or more text encoders: those inside a checkpoint, or separate files.
+
+    last_layer: ComfyUI's stop_at_clip_layer (-1 is the last layer), None for the family's own default.
+    embeddings: folders searched for textual-inversion files.
+    """
+
+    files: tuple[FileRef, ...]
+    kind: str = ""
+    loras: tuple[LoraRef, ...] = ()
+    last_layer: int | None = None
+    embeddings: tuple[str, ...] = ()
+
+
+class VaeRef(msgspec.Struct, frozen=True, tag="vae"):
+    """The autoencoder inside a checkpoint, or of a file of its own."""
+
+    file: FileRef
+
+
+class ControlNetRef(msgspec.Struct, frozen=True, tag="controlnet"):
+    """A ControlNet file."""
+
+    file: FileRef
+
+
+Handle = Union[TensorRef, FileRef, LoraRef, Patch, ModelRef, ClipRef, VaeRef, ControlNetRef]  # noqa: UP007
+HANDLE_TYPES = (TensorRef, FileRef, LoraRef, Patch, ModelRef, ClipRef, VaeRef, ControlNetRef)
+
+
+class Output(msgspec.Struct, frozen=True):
+    """Stand for output `port` of an invocation, optionally for a part of it (`path` of keys, indices)."""
+
+    invocation: InvocationId
+    port: str
+    path: tuple[str | int, ...] = ()
+
+    def __getitem__(self, key: str | int) -> Output:
+        """Stand for one part of this output, without waiting for it."""
+        return Output(self.invocation, self.port, (*self.path, key))
+
+
+def walk(value: Value) -> Iterator[Value]:
+    """Yield every leaf of a value tree (handles and Outputs are leaves), depth first, in order."""
+    if type(value) is list:
+        for item in value:
+            yield from walk(item)
+    elif type(value) is dict:
+        for item in value.values():
+            yield from walk(item)
+    else:
+        yield value
+
+
+def transform(value: Value, leaf: Callable[[Value], Value]) -> Value:
+    """Rebuild a value tree with every leaf replaced by `leaf(leaf)`; the input is unchanged."""
+    if type(value) is list:
+        return [transform(item, leaf) for item in value]
+    if type(value) is dict:
+        return {key: transform(item, leaf) for key, item in value.items()}
+    return leaf(value)
+
+
+def tensor_refs(value: Value) -> list[TensorRef]:
+    """List the tensors that a value tree holds, in tree order, repeats included."""
+    return [leaf for leaf in walk(value) if type(leaf) is TensorRef]
+
+
+def outputs_in(value: Value) -> list[Output]:
+    """List the symbols of unfinished work that a value tree holds, in tree order."""
+    return [leaf for leaf in walk(value) if type(leaf) is Output]
+
+
+def select(value: Value, path: tuple[str | int, ...]) -> Value:
+    """Return the part of a value tree that `path` names. Raises KeyError or IndexError if it has none."""
+    for key in path:
+        value = value[key]
+    return value
+
+
+_EXT_HANDLE = 1
+_handle_encoder = msgspec.msgpack.Encoder()
+_handle_decoder = msgspec.msgpack.Decoder(Handle)
+
+
+def _pack_leaf(leaf: Value) -> Value:
+    if isinstance(leaf, HANDLE_TYPES):
+        return msgspec.msgpack.Ext(_EXT_HANDLE, _handle_encoder.encode(leaf))
+    if isinstance(leaf, Output):
+        raise TypeError(f"{leaf} is a symbol of the control tower and has no wire form")
+    return leaf
+
+
+def _unpack_ext(code: int, data: memoryview) -> Handle:
+    if code != _EXT_HANDLE:
+        raise ValueError(f"unknown extension type {code} in a value")
+    return cast(Handle, _handle_decoder.decode(data))
+
+
+_tree_encoder = msgspec.msgpack.Encoder()
+_tree_decoder = msgspec.msgpack.Decoder(ext_hook=_unpack_ext)
+
+
+def encode(value: Value) -> bytes:
+    """Encode a value tree for the wire. Raises TypeError for an Output or a type outside the tree."""
+    return _tree_encoder.encode(transform(value, _pack_leaf))
+
+
+def decode(data: bytes | memoryview) -> Value:
+    """Decode what `encode` wrote. Tuples come back as lists. Raises msgspec.DecodeError on bad bytes."""
+    return _tree_decoder.decode(data)

@@ -1,0 +1,108 @@
+"""Describe node classes as ComfyUI sees them: inputs with their options, outputs, flags, and the lowering.
+
+Declarations are read-only data. Choices that depend on files are computed when they are asked for
+(`FileChoices`), because a file uploaded a moment ago must be accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from comfyserverless.core.values import Value
+from comfyserverless.graph.lowering import LoweringContext, NodeResult
+
+Section = Literal["required", "optional"]
+
+
+class FileCatalog(Protocol):
+    """What declarations may ask about files; implemented by the control room over the search paths."""
+
+    def names(self, folder: str) -> list[str]:
+        """List the model files of a folder key, sorted, relative, without repeats."""
+
+    def input_names(self, content: str) -> list[str]:
+        """List the files in the input folder; content: `image` or `latent`."""
+
+    def has_input(self, name: str) -> bool:
+        """Tell whether an annotated input name (`a.png [output]`) exists inside its base folder."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileChoices:
+    """A combo whose choices are the files of a model folder."""
+
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputChoices:
+    """A combo whose choices are uploaded files of one content type (`image` or `latent`)."""
+
+    content: str
+
+
+InputType = str | tuple[str, ...] | FileChoices | InputChoices
+"""A socket or widget type name (`INT`, `MODEL`), fixed combo choices, or choices computed from files."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One declared input: name, type, options in ComfyUI's words (default, min, max, step, tooltip ...)."""
+
+    name: str
+    type: InputType
+    options: Mapping[str, Any] = field(default_factory=dict)
+    section: Section = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSpec:
+    """One declared output slot."""
+
+    type: str
+    name: str = ""
+    tooltip: str = ""
+
+
+Lowering = Callable[[LoweringContext, Mapping[str, Value]], Awaitable[NodeResult]]
+"""Turn a node's input values (declared inputs that were given) into invocations and output values."""
+
+ChangeToken = Callable[[FileCatalog, Mapping[str, Any]], Any]
+"""IS_CHANGED: a comparable token of constant inputs (linked ones are None); nan means always run."""
+
+InputCheck = Callable[[FileCatalog, Mapping[str, Any]], Mapping[str, str]]
+"""VALIDATE_INPUTS: problem text by input name; the named inputs of `checked_inputs` skip the combo check."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDeclaration:
+    """A node class: everything `/object_info`, validation, caching and lowering need to know of it."""
+
+    name: str
+    lower: Lowering
+    inputs: Sequence[InputSpec]
+    outputs: Sequence[OutputSpec] = ()
+    display_name: str = ""
+    category: str = ""
+    description: str = ""
+    output_node: bool = False
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    python_module: str = "nodes"
+    deprecated: bool = False
+    experimental: bool = False
+    is_changed: ChangeToken | None = None
+    check_inputs: InputCheck | None = None
+    checked_inputs: frozenset[str] = frozenset()
+    not_idempotent: bool = False
+
+
+class Declarations(Protocol):
+    """The set of node classes that prompts may name."""
+
+    def get(self, name: str) -> NodeDeclaration | None:
+        """Return the declaration of a class, None if there is none."""
+
+    def names(self) -> Sequence[str]:
+        """List all class names in registration order."""

@@ -1,0 +1,112 @@
+"""Define what a node's lowering may ask for, and what it returns.
+
+Lowerings are `async def` but only await the context. Values on edges may hold `Output` symbols of
+invocations that have not run yet; a lowering awaits `result` only where it needs the metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from comfyserverless.core.ids import InvocationId, NodeId
+from comfyserverless.core.values import FileRef, Output, Value
+
+
+@dataclass(frozen=True, slots=True)
+class StepProgress:
+    """Report `value` of `maximum` on the node when the invocation ends (KSampler steps)."""
+
+    value: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """A submitted invocation; `out` stands for its result."""
+
+    id: InvocationId
+
+    def out(self, port: str) -> Output:
+        """Stand for the value of an output port."""
+        return Output(self.id, port)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Where files of one save go: `directory` exists; final names are `{name}_{counter:05}_.{extension}`.
+
+    kind: `output` or `temp`; subfolder: relative, with `/`, as ComfyUI reports it.
+    """
+
+    directory: str
+    subfolder: str
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenInputs:
+    """What ComfyUI's hidden inputs give a node: the validated prompt, the workflow metadata, its own id."""
+
+    prompt: Mapping[str, Any]
+    extra_pnginfo: Mapping[str, Any] | None
+    unique_id: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResult:
+    """What a node gives: one value per declared output, and the ui dict of an output node (None if it has none)."""
+
+    outputs: Sequence[Value] = ()
+    ui: Mapping[str, list[Any]] | None = field(default=None)
+
+
+class LoweringContext(Protocol):
+    """The only way out of a lowering. Implemented by the control room."""
+
+    @property
+    def hidden(self) -> HiddenInputs:
+        """Return the hidden inputs of this node."""
+
+    @property
+    def preview_method(self) -> str:
+        """Return `none` or `latent2rgb`: what sampling steps of this run should attach as preview."""
+
+    @property
+    def embeds_metadata(self) -> bool:
+        """Tell whether saved files carry the prompt and workflow (`--disable-metadata` turns it off)."""
+
+    def emit(
+        self, function: str, *, progress: StepProgress | None = None, **inputs: Value
+    ) -> Emitted:
+        """Submit an invocation at once and return its symbols; every declared input port must be given."""
+
+    async def result(self, output: Output) -> Value:
+        """Wait for an output's value (tensors stay references). Raises WorkerError if the invocation fails."""
+
+    def find_file(self, folder: str, name: str) -> FileRef:
+        """Find a model file by folder key and relative name. Raises PromptError naming both if there is none."""
+
+    def embedding_folders(self) -> tuple[str, ...]:
+        """Return the folders in which text encoders look for textual inversions."""
+
+    def find_input_file(self, name: str) -> FileRef:
+        """Find an uploaded file by annotated name (`a.png`, `a.png [output]`). Raises PromptError if there is none."""
+
+    def destination(
+        self, kind: str, prefix: str, width_px: int = 0, height_px: int = 0
+    ) -> Destination:
+        """Resolve a filename prefix with its %tokens% (kind `output` or `temp`); creates the folder.
+
+        Raises PromptError if the prefix leaves the base folder.
+        """
+
+    def publish(
+        self, destination: Destination, staged: Sequence[str], extension: str
+    ) -> list[dict[str, str]]:
+        """Give written files their final numbered names, atomically and never over another file.
+
+        Returns ComfyUI's items {filename, subfolder, type} in the order of `staged`.
+        """

@@ -1,0 +1,135 @@
+"""List what can happen to the scheduling state: past tense, immutable, with the time inside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from comfyserverless.core.ids import InvocationId, NodeId, PromptId, TenantId, WorkerId
+from comfyserverless.core.messages import Timing
+from comfyserverless.core.modelfn import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationSpec:
+    """What scheduling knows of one invocation.
+
+    needs: producers whose results it consumes; callback_needs: producers that it may overlap with (paper, 5.2).
+    weights: keys of the model handles it runs on, for placement and load estimates; cost_key: what measured
+    history is grouped by (function, weights, input size).
+    """
+
+    id: InvocationId
+    run: PromptId
+    tenant: TenantId
+    node: NodeId
+    function: str
+    lane: Lane
+    cost_key: str
+    needs: tuple[InvocationId, ...] = ()
+    callback_needs: tuple[InvocationId, ...] = ()
+    weights: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerJoined:
+    """A worker said hello and may get work; lanes: how many invocations it runs at once, by lane."""
+
+    worker: WorkerId
+    lanes: tuple[tuple[Lane, int], ...]
+    at_s: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLost:
+    """A worker's link broke or its process ended: what it ran and what its arena held is gone."""
+
+    worker: WorkerId
+    at_s: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationSubmitted:
+    """A lowering emitted an invocation; its needs were submitted before it."""
+
+    spec: InvocationSpec
+    at_s: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationFinished:
+    """A worker ran it; holders: the workers whose arenas hold tensors of its result (may be empty)."""
+
+    invocation: InvocationId
+    worker: WorkerId
+    timing: Timing
+    holders: tuple[WorkerId, ...]
+    at_s: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationFailed:
+    """The function raised on the worker: a property of the call, so it is not tried again."""
+
+    invocation: InvocationId
+    worker: WorkerId
+    timing: Timing
+    at_s: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class InvocationCancelled:
+    """A worker confirmed that a cancelled invocation left its lane."""
+
+    invocation: InvocationId
+    worker: WorkerId
+    timing: Timing
+    at_s: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsPinned:
+    """Somebody outside (a node result, the output cache) holds these results until they are unpinned; counts add up."""
+
+    invocations: tuple[InvocationId, ...]
+    at_s: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsUnpinned:
+    """One earlier pin of each of these results is over."""
+
+    invocations: tuple[InvocationId, ...]
+    at_s: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunClosed:
+    """A run ended (success, error, interrupt): what it has waiting is dropped, what runs is cancelled.
+
+    Results pinned from outside survive; with them the specs that could rebuild them.
+    """
+
+    run: PromptId
+    at_s: float
+    cause: str
+
+
+Event = (
+    WorkerJoined
+    | WorkerLost
+    | InvocationSubmitted
+    | InvocationFinished
+    | InvocationFailed
+    | InvocationCancelled
+    | ResultsPinned
+    | ResultsUnpinned
+    | RunClosed
+)

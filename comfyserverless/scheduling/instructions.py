@@ -1,0 +1,55 @@
+"""List what the scheduling state asks for: imperative, immutable; the control room carries them out in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from comfyserverless.core.ids import InvocationId, WorkerId
+from comfyserverless.core.modelfn import Lane
+
+
+@dataclass(frozen=True, slots=True)
+class StartInvocation:
+    """Resolve the invocation's inputs and send it to the worker."""
+
+    invocation: InvocationId
+    worker: WorkerId
+    lane: Lane
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class CancelInvocation:
+    """Tell the worker that the result of a running invocation is no longer wanted."""
+
+    invocation: InvocationId
+    worker: WorkerId
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropResult:
+    """Forget the result of an invocation and free its tensors: nobody can need it any more (or it is lost)."""
+
+    invocation: InvocationId
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetInvocation:
+    """Forget the invocation altogether: neither its result nor its spec can be needed again."""
+
+    invocation: InvocationId
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonInvocation:
+    """Fail an invocation that lost its worker too often (a poison call must not loop)."""
+
+    invocation: InvocationId
+    attempts: int
+    cause: str
+
+
+Instruction = StartInvocation | CancelInvocation | DropResult | ForgetInvocation | AbandonInvocation

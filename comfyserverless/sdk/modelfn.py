@@ -1,0 +1,68 @@
+"""Give authors the base class of a model function (paper, section 4).
+
+Built-in functions and functions of users are the same class and take the same path. A model function is
+stateless: same inputs and seed, same outputs; so a retry on another worker is safe.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from comfyserverless.core.modelfn import FunctionSpec, Lane, Port
+
+
+class IoSetup:
+    """Collect the ports that `setup_io` declares, in order. Raises ValueError for a repeated name."""
+
+    def __init__(self) -> None:
+        self._inputs: dict[str, Port] = {}
+        self._outputs: dict[str, Port] = {}
+
+    def add_input(self, name: str, *, callback: bool = False) -> None:
+        """Declare an input; a callback input may be consumed while its producer still runs."""
+        if name in self._inputs:
+            raise ValueError(f"input {name!r} is declared twice")
+        self._inputs[name] = Port(name, callback)
+
+    def add_output(self, name: str) -> None:
+        """Declare an output."""
+        if name in self._outputs:
+            raise ValueError(f"output {name!r} is declared twice")
+        self._outputs[name] = Port(name)
+
+    def ports(self) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+        """Return (inputs, outputs) as declared."""
+        return tuple(self._inputs.values()), tuple(self._outputs.values())
+
+
+class ModelFn(ABC):
+    """One model function: declare ports, load components, run.
+
+    name: unique, `room.verb`; lane: `gpu` for model compute, `cpu` for host work.
+    """
+
+    name: ClassVar[str]
+    lane: ClassVar[Lane] = "gpu"
+
+    @abstractmethod
+    def setup_io(self, io: IoSetup) -> None:
+        """Declare the inputs and outputs."""
+
+    def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
+        """Return the components that `execute` needs, taken from the worker's model pool by handle.
+
+        inputs: handles and literals of this call (tensors are not fetched yet). Time spent here is charged as load.
+        """
+        return {}
+
+    @abstractmethod
+    def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
+        """Run on inputs whose TensorRefs were replaced by tensors; return a value (tensors in it) per output."""
+
+    def spec(self) -> FunctionSpec:
+        """Return the declaration that the control tower schedules by."""
+        io = IoSetup()
+        self.setup_io(io)
+        return FunctionSpec(self.name, self.lane, *io.ports())
