@@ -57,9 +57,7 @@ class Engine:
         """Interrupt a running prompt or drop a pending one; False if it was neither."""
         raise NotImplementedError
 
-    def delete_pending(
-        self, prompt_ids: Sequence[PromptId], tenant: TenantId = DEFAULT_TENANT
-    ) -> int:
+    def delete_pending(self, prompt_ids: Sequence[PromptId], tenant: TenantId = DEFAULT_TENANT) -> int:
         """Drop pending prompts; unknown and running ones are left alone. Returns how many were dropped."""
         raise NotImplementedError
 
@@ -67,9 +65,7 @@ class Engine:
         """Drop all pending prompts of the tenant."""
         raise NotImplementedError
 
-    def delete_history(
-        self, prompt_ids: Sequence[PromptId], tenant: TenantId = DEFAULT_TENANT
-    ) -> None:
+    def delete_history(self, prompt_ids: Sequence[PromptId], tenant: TenantId = DEFAULT_TENANT) -> None:
         """Forget ended prompts; unknown ids are ignored."""
         raise NotImplementedError
 

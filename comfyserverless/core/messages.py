@@ -131,7 +131,5 @@ class WorkerStats(msgspec.Struct, frozen=True, tag="stats"):
     weights_bytes: int
 
 
-ToWorker = Union[
-    Welcome, PeerArena, RunInvocation, CancelInvocation, FreeTensors, UnloadModels, Shutdown
-]  # noqa: UP007
+ToWorker = Union[Welcome, PeerArena, RunInvocation, CancelInvocation, FreeTensors, UnloadModels, Shutdown]
 FromWorker = Union[Hello, InvocationDone, InvocationFailed, InvocationCancelled, WorkerStats]  # noqa: UP007

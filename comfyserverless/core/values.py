@@ -12,7 +12,7 @@ Wire form: msgpack, a handle is extension type 1 holding its tagged encoding (se
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Union, cast
+from typing import Any, Union
 
 import msgspec
 
@@ -165,7 +165,7 @@ def _pack_leaf(leaf: Value) -> Value:
 def _unpack_ext(code: int, data: memoryview) -> Handle:
     if code != _EXT_HANDLE:
         raise ValueError(f"unknown extension type {code} in a value")
-    return cast(Handle, _handle_decoder.decode(data))
+    return _handle_decoder.decode(data)
 
 
 _tree_encoder = msgspec.msgpack.Encoder()

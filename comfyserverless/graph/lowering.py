@@ -78,9 +78,7 @@ class LoweringContext(Protocol):
     def embeds_metadata(self) -> bool:
         """Tell whether saved files carry the prompt and workflow (`--disable-metadata` turns it off)."""
 
-    def emit(
-        self, function: str, *, progress: StepProgress | None = None, **inputs: Value
-    ) -> Emitted:
+    def emit(self, function: str, *, progress: StepProgress | None = None, **inputs: Value) -> Emitted:
         """Submit an invocation at once and return its symbols; every declared input port must be given."""
 
     async def result(self, output: Output) -> Value:
@@ -95,17 +93,13 @@ class LoweringContext(Protocol):
     def find_input_file(self, name: str) -> FileRef:
         """Find an uploaded file by annotated name (`a.png`, `a.png [output]`). Raises PromptError if there is none."""
 
-    def destination(
-        self, kind: str, prefix: str, width_px: int = 0, height_px: int = 0
-    ) -> Destination:
+    def destination(self, kind: str, prefix: str, width_px: int = 0, height_px: int = 0) -> Destination:
         """Resolve a filename prefix with its %tokens% (kind `output` or `temp`); creates the folder.
 
         Raises PromptError if the prefix leaves the base folder.
         """
 
-    def publish(
-        self, destination: Destination, staged: Sequence[str], extension: str
-    ) -> list[dict[str, str]]:
+    def publish(self, destination: Destination, staged: Sequence[str], extension: str) -> list[dict[str, str]]:
         """Give written files their final numbered names, atomically and never over another file.
 
         Returns ComfyUI's items {filename, subfolder, type} in the order of `staged`.
