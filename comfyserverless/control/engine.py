@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.views import Notice, RunRecord, SubmitRequest, SubmitResult, WorkerView
 from comfyserverless.core.config import EngineConfig
 from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
@@ -12,7 +13,7 @@ from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
 class Engine:
     """Own the queue, the runs and the workers of one server; all methods run on its event loop."""
 
-    def __init__(self, config: EngineConfig) -> None:
+    def __init__(self, config: EngineConfig, files: FolderPaths) -> None:
         raise NotImplementedError
 
     async def start(self) -> None:

@@ -6,8 +6,6 @@ who sends it. Value trees travel pre-encoded (`values.encode`) in `bytes` fields
 
 from __future__ import annotations
 
-from typing import Union
-
 import msgspec
 
 from comfyserverless.core.ids import InvocationId, TensorId, WorkerId
@@ -77,7 +75,7 @@ class RunInvocation(msgspec.Struct, frozen=True, tag="run"):
 
 
 class CancelInvocation(msgspec.Struct, frozen=True, tag="cancel"):
-    """Control -> worker: do not start it; a running one is finished and its result dropped (answer: Cancelled)."""
+    """Control -> worker: do not start it; of a running one drop the result (answer: InvocationCancelled)."""
 
     invocation: InvocationId
 
@@ -132,4 +130,4 @@ class WorkerStats(msgspec.Struct, frozen=True, tag="stats"):
 
 
 ToWorker = Union[Welcome, PeerArena, RunInvocation, CancelInvocation, FreeTensors, UnloadModels, Shutdown]
-FromWorker = Union[Hello, InvocationDone, InvocationFailed, InvocationCancelled, WorkerStats]  # noqa: UP007
+FromWorker = Hello | InvocationDone | InvocationFailed | InvocationCancelled | WorkerStats

@@ -14,7 +14,7 @@ from typing import Literal
 import msgspec
 
 Lane = Literal["gpu", "cpu"]
-"""Which executor of a worker runs a function: `gpu` for model compute (also on CPU-only machines), `cpu` for host work."""
+"""Which executor of a worker runs a function: `gpu` for model compute (on any device), `cpu` for host work."""
 
 LANES: tuple[Lane, ...] = ("gpu", "cpu")
 
@@ -51,20 +51,20 @@ def _spec(name: str, lane: Lane, inputs: str, outputs: str) -> FunctionSpec:
 # What the ports hold. Shapes: B batch, C latent channels, H W pixels, h w latent cells, T tokens, D features.
 #   clip ClipRef | model ModelRef | vae VaeRef | control_net ControlNetRef | file FileRef
 #   cond        [B, T, D] float32 hidden states; pooled [B, D] float32 or None
-#   positive,   CONDITIONING: list of [cond TensorRef, options dict]; options may hold pooled_output (TensorRef or
-#   negative    None) and control: a list of applications in chain order, each {control_net, hint (IMAGE TensorRef),
-#               strength, start_percent, end_percent}
+#   positive,   CONDITIONING: list of [cond TensorRef, options dict]; options may hold pooled_output (TensorRef
+#   negative    or None) and control: a list of applications in chain order, each {control_net, hint (IMAGE
+#               TensorRef), strength, start_percent, end_percent}
 #   samples     [B, C, h, w] float32 in the family's *output* latent units (what a LATENT's `samples` holds)
 #   latent      a LATENT: {samples: TensorRef, batch_index?: list[int], noise_mask?: TensorRef}
 #   state       sampler state: a dict of literals and TensorRefs, opaque to the control tower
-#   plan        {steps: int, evaluations: list of {step: int, last_of_step: bool, controls: list[int]}}: one entry
-#               per model call; `controls` are indices into `applications` that are active at its sigma
+#   plan        {steps: int, evaluations: list of {step: int, last_of_step: bool, controls: list[int]}}: one
+#               entry per model call; `controls` are indices into `applications` that are active at its sigma
 #   applications  the distinct control applications of positive and negative, in first-seen order
 #   residuals   what one ControlNet adds, per model batch of this evaluation: dict str(batch index) -> list of
 #               TensorRefs, input blocks in order, then the middle block
 #   images      IMAGE [B, H, W, 3 or 4] float32 in 0..1;  mask [B, H, W] float32 in 0..1
 #   preview     JPEG bytes or None
-#   files       list of paths that were written under `directory`, one per batch item, named `{stem}_{index}.part`
+#   files       list of paths written under `directory`, one per batch item, named `{stem}_{index}.part`
 BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
     {
         spec.name: spec

@@ -57,7 +57,7 @@ class HiddenInputs:
 
 @dataclass(frozen=True, slots=True)
 class NodeResult:
-    """What a node gives: one value per declared output, and the ui dict of an output node (None if it has none)."""
+    """What a node gives: one value per declared output, and the ui dict of an output node (else None)."""
 
     outputs: Sequence[Value] = ()
     ui: Mapping[str, list[Any]] | None = field(default=None)
@@ -85,13 +85,13 @@ class LoweringContext(Protocol):
         """Wait for an output's value (tensors stay references). Raises WorkerError if the invocation fails."""
 
     def find_file(self, folder: str, name: str) -> FileRef:
-        """Find a model file by folder key and relative name. Raises PromptError naming both if there is none."""
+        """Find a model file by folder key and relative name. Raises PromptError naming both if missing."""
 
     def embedding_folders(self) -> tuple[str, ...]:
         """Return the folders in which text encoders look for textual inversions."""
 
     def find_input_file(self, name: str) -> FileRef:
-        """Find an uploaded file by annotated name (`a.png`, `a.png [output]`). Raises PromptError if there is none."""
+        """Find an uploaded file by annotated name (`a.png`, `a.png [output]`). Raises PromptError if missing."""
 
     def destination(self, kind: str, prefix: str, width_px: int = 0, height_px: int = 0) -> Destination:
         """Resolve a filename prefix with its %tokens% (kind `output` or `temp`); creates the folder.

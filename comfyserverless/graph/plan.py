@@ -42,8 +42,8 @@ class PlanNode:
 class Plan:
     """A validated prompt.
 
-    nodes: all submitted nodes, in submitted order (unreachable ones too); targets: the valid output nodes to run;
-    prompt: the JSON as it is shown in history and saved in files (after coercion).
+    nodes: all submitted nodes, in submitted order (unreachable ones too); targets: the valid output nodes to
+    run; prompt: the JSON as it is shown in history and saved in files (after coercion).
     """
 
     nodes: Mapping[NodeId, PlanNode]
@@ -55,8 +55,8 @@ class Plan:
 class Validation:
     """The outcome of validating a prompt, in ComfyUI's error shapes.
 
-    plan: None if nothing can run; error: the prompt-level error {type, message, details, extra_info} when plan is
-    None; node_errors: by node id, also non-empty when only some outputs are valid.
+    plan: None if nothing can run; error: the prompt-level error {type, message, details, extra_info} when plan
+    is None; node_errors: by node id, also non-empty when only some outputs are valid.
     """
 
     plan: Plan | None

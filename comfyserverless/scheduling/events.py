@@ -94,7 +94,7 @@ class InvocationCancelled:
 
 @dataclass(frozen=True, slots=True)
 class ResultsPinned:
-    """Somebody outside (a node result, the output cache) holds these results until they are unpinned; counts add up."""
+    """Somebody outside (a node result, the output cache) holds these results until unpinned; counts add up."""
 
     invocations: tuple[InvocationId, ...]
     at_s: float

@@ -1,4 +1,4 @@
-"""List what the scheduling state asks for: imperative, immutable; the control room carries them out in order."""
+"""List what the scheduling state asks for: imperative, immutable, carried out in order by control."""
 
 from __future__ import annotations
 

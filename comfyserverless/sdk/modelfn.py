@@ -53,13 +53,14 @@ class ModelFn(ABC):
     def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
         """Return the components that `execute` needs, taken from the worker's model pool by handle.
 
-        inputs: handles and literals of this call (tensors are not fetched yet). Time spent here is charged as load.
+        inputs: handles and literals of this call (tensors are not fetched yet). Time spent here is charged
+        as load.
         """
         return {}
 
     @abstractmethod
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
-        """Run on inputs whose TensorRefs were replaced by tensors; return a value (tensors in it) per output."""
+        """Run on inputs whose TensorRefs were replaced by tensors; return a value per output port."""
 
     def spec(self) -> FunctionSpec:
         """Return the declaration that the control tower schedules by."""
