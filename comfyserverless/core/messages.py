@@ -129,5 +129,5 @@ class WorkerStats(msgspec.Struct, frozen=True, tag="stats"):
     weights_bytes: int
 
 
-ToWorker = Union[Welcome, PeerArena, RunInvocation, CancelInvocation, FreeTensors, UnloadModels, Shutdown]
+ToWorker = Welcome | PeerArena | RunInvocation | CancelInvocation | FreeTensors | UnloadModels | Shutdown
 FromWorker = Hello | InvocationDone | InvocationFailed | InvocationCancelled | WorkerStats

@@ -91,7 +91,7 @@ class LoweringContext(Protocol):
         """Return the folders in which text encoders look for textual inversions."""
 
     def find_input_file(self, name: str) -> FileRef:
-        """Find an uploaded file by annotated name (`a.png`, `a.png [output]`). Raises PromptError if missing."""
+        """Find an uploaded file by annotated name (`a.png [output]`). Raises PromptError if missing."""
 
     def destination(self, kind: str, prefix: str, width_px: int = 0, height_px: int = 0) -> Destination:
         """Resolve a filename prefix with its %tokens% (kind `output` or `temp`); creates the folder.
