@@ -1,0 +1,1 @@
+"""Everything that proves, nothing that ships."""
