@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from comfyserverless.core.values import Value
+from comfyserverless.core.values import FileRef, Value
 from comfyserverless.graph.lowering import LoweringContext, NodeResult
 
 Section = Literal["required", "optional"]
@@ -27,6 +27,9 @@ class FileCatalog(Protocol):
 
     def has_input(self, name: str) -> bool:
         """Tell whether an annotated input name (`a.png [output]`) exists inside its base folder."""
+
+    def input_identity(self, name: str) -> FileRef | None:
+        """Return path, size and time of an annotated input name, None if `has_input` is false for it."""
 
 
 @dataclass(frozen=True, slots=True)
