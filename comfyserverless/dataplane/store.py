@@ -1,0 +1,237 @@
+"""Keep a worker's tensors in its arena and fetch those of its peers.
+
+A tensor is put once and never written again. Readers get views, not copies. A block is reused only when the
+control process has freed its tensor *and* no view of it is left in this process: views announce their
+own end through weak references, so code may keep a tensor as long as it likes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from comfyserverless.core.errors import CapacityError, WorkerError
+from comfyserverless.core.ids import TensorId, WorkerId
+from comfyserverless.core.values import TensorRef, Value, transform
+from comfyserverless.dataplane.arena import Bytes, LocalArena, PeerArena
+from comfyserverless.dataplane.dtypes import dtype_name, dtype_of
+from comfyserverless.dataplane.shared_memory import SharedMemoryPeer
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One tensor of our own. views: arrays handed out and not yet collected; freed: nobody may ask again."""
+
+    ref: TensorRef
+    address: int
+    views: int = 0
+    freed: bool = False
+
+
+class TensorStore:
+    """Own the tensors of one worker. All methods may be called from any thread.
+
+    Views are writable because torch has no read-only tensors: functions must not modify their inputs.
+    """
+
+    def __init__(self, worker: WorkerId, arena: LocalArena) -> None:
+        self._worker = worker
+        self._arena = arena
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        #: all and only own tensors whose block is taken: live ones, and freed ones that are still viewed
+        self._entries: dict[TensorId, _Entry] = {}
+        #: all and only live (not freed) entries with bytes, by the address of their block
+        self._by_address: dict[int, _Entry] = {}
+        #: ids of views that were collected; appended by finalizers, which must not take the lock
+        self._ended_views: deque[TensorId] = deque()
+        self._peers: dict[WorkerId, PeerArena] = {}
+        #: all and only fetched tensors that are still in use in this process
+        self._fetched: weakref.WeakValueDictionary[TensorId, Any] = weakref.WeakValueDictionary()
+
+    @property
+    def used_bytes(self) -> int:
+        """Return the bytes of the arena that are taken."""
+        with self._lock:
+            self._collect()
+            return self._arena.used_bytes
+
+    @property
+    def total_bytes(self) -> int:
+        """Return the size of the arena in bytes."""
+        return self._arena.size_bytes
+
+    def put(self, tensor: torch.Tensor) -> TensorRef:
+        """Copy a tensor into the arena and return its ref.
+
+        tensor: any shape, dtype and device; it is unchanged. A tensor that views a live tensor of this store
+        as a whole costs nothing and gives that tensor's ref. Raises CapacityError if the arena is full.
+        """
+        return self._known(tensor) or self._put_new(tensor.detach())
+
+    def _put_new(self, tensor: torch.Tensor) -> TensorRef:
+        size_bytes = tensor.numel() * tensor.element_size()
+        name = dtype_name(tensor.dtype)
+        if size_bytes == 0:
+            return self._register(TensorRef(self._next_id(), tuple(tensor.shape), name, 0, self._worker, 0), 0)
+        offset_bytes = self._allocate(size_bytes)
+        block = self._arena.view(offset_bytes, size_bytes)
+        try:
+            torch.from_numpy(block).view(tensor.dtype).view(tensor.shape).copy_(tensor)
+        except BaseException:
+            with self._lock:
+                self._arena.release(offset_bytes)
+            raise
+        ref = TensorRef(self._next_id(), tuple(tensor.shape), name, size_bytes, self._worker, offset_bytes)
+        return self._register(ref, block.ctypes.data)
+
+    def get(self, ref: TensorRef) -> torch.Tensor:
+        """Return the tensor: a view if it is our own, a local copy if a peer's (shared while it is in use).
+
+        Raises WorkerError if it is unknown, was freed, or its owner's arena is not mapped.
+        """
+        if ref.size_bytes == 0:
+            return torch.empty(ref.shape, dtype=dtype_of(ref.dtype))
+        block = self._view_own(ref) if ref.worker == self._worker else self._fetch(ref)
+        return torch.from_numpy(block).view(dtype_of(ref.dtype)).view(ref.shape)
+
+    def put_tree(self, value: Value) -> Value:
+        """Return a value tree with every tensor replaced by its ref. Raises CapacityError like `put`.
+
+        If it raises, the tensors that were put before are freed again.
+        """
+        made: list[TensorId] = []
+
+        def leaf(item: Value) -> Value:
+            if not isinstance(item, torch.Tensor):
+                return item
+            ref = self._known(item)
+            if ref is None:
+                ref = self._put_new(item.detach())
+                made.append(ref.id)
+            return ref
+
+        try:
+            return transform(_listed(value), leaf)
+        except CapacityError:
+            self.free(made)
+            raise
+
+    def get_tree(self, value: Value) -> tuple[Value, float]:
+        """Return a value tree with every ref replaced by its tensor, and the seconds that fetching took."""
+        start_s = time.perf_counter()
+        tree = transform(value, lambda item: self.get(item) if type(item) is TensorRef else item)
+        return tree, time.perf_counter() - start_s
+
+    def free(self, tensors: Iterable[TensorId]) -> None:
+        """Forget tensors; the block of one that is still viewed here is reused only after its last view.
+
+        Unknown ids are ignored.
+        """
+        with self._lock:
+            self._collect()
+            for tensor in tensors:
+                entry = self._entries.get(tensor)
+                if entry is None or entry.freed:
+                    continue
+                entry.freed = True
+                self._by_address.pop(entry.address, None)
+                self._release_if_unused(entry)
+
+    def add_peer(self, worker: WorkerId, path: str) -> None:
+        """Map a peer's arena. Raises OSError if the file is gone."""
+        peer = SharedMemoryPeer(path)
+        self.remove_peer(worker)
+        with self._lock:
+            self._peers[worker] = peer
+
+    def remove_peer(self, worker: WorkerId) -> None:
+        """Unmap a peer's arena, if it is mapped; tensors that were fetched from it stay valid."""
+        with self._lock:
+            peer = self._peers.pop(worker, None)
+        if peer is not None:
+            peer.close()
+
+    def _next_id(self) -> TensorId:
+        return TensorId(f"{self._worker}:{next(self._numbers)}")
+
+    def _known(self, tensor: torch.Tensor) -> TensorRef | None:
+        """Return the ref whose block a tensor views as a whole, if it is still live."""
+        if tensor.device.type != "cpu" or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+            return None
+        entry = self._by_address.get(tensor.data_ptr())
+        if entry is None or tuple(tensor.shape) != entry.ref.shape:
+            return None
+        return entry.ref if dtype_name(tensor.dtype) == entry.ref.dtype and not entry.freed else None
+
+    def _allocate(self, size_bytes: int) -> int:
+        with self._lock:
+            self._collect()
+            return self._arena.allocate(size_bytes)
+
+    def _register(self, ref: TensorRef, address: int) -> TensorRef:
+        entry = _Entry(ref, address)
+        with self._lock:
+            self._entries[ref.id] = entry
+            if ref.size_bytes:
+                self._by_address[address] = entry
+        return ref
+
+    def _view_own(self, ref: TensorRef) -> Bytes:
+        with self._lock:
+            entry = self._entries.get(ref.id)
+            if entry is None or entry.freed:
+                raise WorkerError(f"tensor {ref.id} is not in this worker's arena", "LostTensor")
+            entry.views += 1
+        # A new array per call: torch's storage holds it, so its end is the end of every tensor made of it.
+        block = self._arena.view(ref.offset_bytes, ref.size_bytes)
+        weakref.finalize(block, self._ended_views.append, ref.id).atexit = False
+        return block
+
+    def _fetch(self, ref: TensorRef) -> Bytes:
+        block: Bytes | None = self._fetched.get(ref.id)
+        if block is not None:
+            return block
+        peer = self._peers.get(ref.worker)
+        if peer is None:
+            raise WorkerError(f"arena of worker {ref.worker} is not mapped: {ref.id} is lost", "LostTensor")
+        # torch aligns to a cache line, numpy does not; kernels then give the same bits as for a view.
+        block = torch.empty(ref.size_bytes, dtype=torch.uint8).numpy()
+        try:
+            peer.read_into(block, ref.offset_bytes, ref.size_bytes)
+        except ValueError as exc:
+            raise WorkerError(
+                f"arena of worker {ref.worker} went away: {ref.id} is lost", "LostTensor"
+            ) from exc
+        self._fetched[ref.id] = block
+        return block
+
+    def _collect(self) -> None:
+        """Count down the views that ended; the lock is held."""
+        while self._ended_views:
+            entry = self._entries[self._ended_views.popleft()]
+            entry.views -= 1
+            self._release_if_unused(entry)
+
+    def _release_if_unused(self, entry: _Entry) -> None:
+        if entry.freed and entry.views == 0:
+            del self._entries[entry.ref.id]
+            if entry.ref.size_bytes:
+                self._arena.release(entry.ref.offset_bytes)
+
+
+def _listed(value: Value) -> Value:
+    """Turn the tuples of a function's result into lists, the value tree's only sequence."""
+    if isinstance(value, list | tuple):
+        return [_listed(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    return value
