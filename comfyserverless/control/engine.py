@@ -2,82 +2,273 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Hashable, Sequence
 
+from comfyserverless.control.cache import CachedNode, NodeCache
+from comfyserverless.control.context import RunServices
 from comfyserverless.control.files import FolderPaths
-from comfyserverless.control.views import Notice, RunRecord, SubmitRequest, SubmitResult, WorkerView
+from comfyserverless.control.pool import WorkerPool
+from comfyserverless.control.queue import PromptQueue
+from comfyserverless.control.run import Run, now_ms
+from comfyserverless.control.saving import Publisher, remove_staged
+from comfyserverless.control.scratch import Scratch, shared_folder
+from comfyserverless.control.views import (
+    Notice,
+    QueueChanged,
+    RunRecord,
+    RunStatus,
+    SubmitRequest,
+    SubmitResult,
+    WorkerView,
+)
 from comfyserverless.core.config import EngineConfig
-from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
+from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId, WorkerId
+from comfyserverless.graph.plan import Plan
+from comfyserverless.graph.validation import validate
+from comfyserverless.nodes.registry import BUILTIN
+from comfyserverless.scheduling.state import SchedulingConfig
+
+log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Own the queue, the runs and the workers of one server; all methods run on its event loop."""
+    """Own the queue, the runs and the workers of one server; all methods run on its event loop.
+
+    A tenant runs as many prompts at once as there are workers: with one worker it is one, as in ComfyUI.
+    """
 
     def __init__(self, config: EngineConfig, files: FolderPaths) -> None:
-        raise NotImplementedError
+        self._config = config
+        self._files = files
+        self._queue = PromptQueue(config.history_limit)
+        self._caches: dict[TenantId, NodeCache] = {}
+        self._runs: dict[PromptId, Run] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listeners: list[Callable[[Notice], None]] = []
+        self._counter = 0
+        self._wants_free: tuple[bool, bool] = (False, False)
+        self._is_stopping = False
+        NodeCache(config.cache, config.cache_lru_entries)  # a bad mode is an error at start, not at first use
+        self._scratch = Scratch(shared_folder())
+        scheduling = SchedulingConfig(slack_s=config.slack_s, max_attempts=config.max_attempts)
+        self._pool = WorkerPool(
+            config.worker, scheduling, self._scratch.prefix, self._scratch.folder, self._before_worker_loss
+        )
+        self._services = RunServices(
+            dispatcher=self._pool.dispatcher,
+            files=files,
+            publisher=Publisher(),
+            embeds_metadata=config.embeds_metadata,
+            preview_method=config.preview_method,
+        )
 
     async def start(self) -> None:
         """Start the worker processes in the background and begin to run prompts; returns at once."""
+        for kind in ("output", "temp"):
+            remove_staged(self._files.base(kind))
+        await self._pool.start()
 
     async def stop(self) -> None:
         """Stop runs and workers; leaves no process, arena or staging file behind."""
+        self._is_stopping = True
+        for run in self._runs.values():
+            run.interrupt()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._pool.stop()
+        self._scratch.close()
+        for kind in ("output", "temp"):
+            remove_staged(self._files.base(kind))
 
     def subscribe(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
         """Call `listener` with every notice, in order, on the event loop; returns the way to unsubscribe."""
-        raise NotImplementedError
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    # -- prompts ----------------------------------------------------------------------------------
 
     def submit(self, request: SubmitRequest) -> SubmitResult:
         """Validate and enqueue a prompt. The counter behind `number` also advances for rejected ones."""
-        raise NotImplementedError
+        number = self._next_number(request)
+        validation = validate(request.prompt, BUILTIN, self._files, request.targets)
+        if validation.plan is None:
+            return SubmitResult(None, number, validation.error, validation.node_errors)
+        prompt_id = request.prompt_id or PromptId(str(uuid.uuid4()))
+        known = self._queue.find(request.tenant, prompt_id)
+        if known is not None and known.ended_ms is None:
+            error = {
+                "type": "invalid_prompt_id",
+                "message": "This prompt_id is in use",
+                "details": f"prompt {prompt_id} is {known.status.value}",
+                "extra_info": {},
+            }
+            return SubmitResult(None, number, error, {})
+        record = RunRecord(
+            prompt_id=prompt_id,
+            tenant=request.tenant,
+            number=number,
+            prompt=validation.plan.prompt,
+            extra_data={**request.extra_data, "create_time": now_ms()},
+            targets=validation.plan.targets,
+            client_id=request.client_id,
+            created_ms=now_ms(),
+        )
+        self._queue.drop_history(request.tenant, (prompt_id,))
+        self._queue.add(record, validation.plan)
+        self._announce(request.tenant)
+        asyncio.get_running_loop().call_soon(self._pump)
+        return SubmitResult(prompt_id, number, None, validation.node_errors)
 
     def remaining(self, tenant: TenantId = DEFAULT_TENANT) -> int:
         """Return how many prompts are pending or running."""
-        raise NotImplementedError
+        return self._queue.remaining(tenant)
 
     def running(self, tenant: TenantId = DEFAULT_TENANT) -> list[RunRecord]:
         """List the running prompts."""
-        raise NotImplementedError
+        return self._queue.running(tenant)
 
     def pending(self, tenant: TenantId = DEFAULT_TENANT) -> list[RunRecord]:
         """List the waiting prompts, next one first."""
-        raise NotImplementedError
+        return self._queue.pending(tenant)
 
     def history(self, tenant: TenantId = DEFAULT_TENANT) -> Sequence[RunRecord]:
         """List ended prompts, oldest first (bounded; the oldest are dropped)."""
-        raise NotImplementedError
+        return self._queue.history(tenant)
 
     def find(self, prompt_id: PromptId, tenant: TenantId = DEFAULT_TENANT) -> RunRecord | None:
         """Return the record of a prompt in any state, None if this tenant has no such prompt."""
-        raise NotImplementedError
+        return self._queue.find(tenant, prompt_id)
 
     def interrupt(self, prompt_id: PromptId | None, tenant: TenantId = DEFAULT_TENANT) -> bool:
         """Stop a running prompt (None: all running ones of the tenant); False if none was running."""
-        raise NotImplementedError
+        wanted = [
+            record.prompt_id
+            for record in self._queue.running(tenant)
+            if prompt_id is None or record.prompt_id == prompt_id
+        ]
+        for each in wanted:
+            self._runs[each].interrupt()
+        return bool(wanted)
 
     def cancel(self, prompt_id: PromptId, tenant: TenantId = DEFAULT_TENANT) -> bool:
         """Interrupt a running prompt or drop a pending one; False if it was neither."""
-        raise NotImplementedError
+        return self.interrupt(prompt_id, tenant) or self.delete_pending([prompt_id], tenant) > 0
 
     def delete_pending(self, prompt_ids: Sequence[PromptId], tenant: TenantId = DEFAULT_TENANT) -> int:
         """Drop pending prompts; unknown and running ones are left alone. Returns how many were dropped."""
-        raise NotImplementedError
+        return self._dropped(self._queue.drop_pending(tenant, set(prompt_ids)), tenant)
 
     def clear_pending(self, tenant: TenantId = DEFAULT_TENANT) -> int:
         """Drop all pending prompts of the tenant."""
-        raise NotImplementedError
+        return self._dropped(self._queue.drop_pending(tenant, None), tenant)
 
     def delete_history(self, prompt_ids: Sequence[PromptId], tenant: TenantId = DEFAULT_TENANT) -> None:
         """Forget ended prompts; unknown ids are ignored."""
-        raise NotImplementedError
+        self._queue.drop_history(tenant, prompt_ids)
 
     def clear_history(self, tenant: TenantId = DEFAULT_TENANT) -> None:
         """Forget all ended prompts of the tenant."""
-        raise NotImplementedError
+        self._queue.drop_history(tenant, None)
 
     def free(self, *, unload_models: bool, free_memory: bool) -> None:
         """Drop cached weights on the workers, and with free_memory the cached node results too, once idle."""
-        raise NotImplementedError
+        models, memory = self._wants_free
+        self._wants_free = (models or unload_models or free_memory, memory or free_memory)
+        self._free_if_idle()
 
     def workers(self) -> list[WorkerView]:
         """List the worker slots with their latest figures."""
-        raise NotImplementedError
+        return self._pool.views()
+
+    def held(self) -> dict[str, int]:
+        """Count what the control process holds for invocations (calls, results, tensors), to see leaks."""
+        return self._pool.dispatcher.counts()
+
+    # -- running ----------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        """Start pending prompts while there is room for their tenant."""
+        if self._is_stopping:
+            return
+        for tenant in self._queue.tenants():
+            while len(self._queue.running(tenant)) < self._pool.slot_count:
+                taken = self._queue.take(tenant)
+                if taken is None:
+                    break
+                self._begin(*taken)
+
+    def _begin(self, record: RunRecord, plan: Plan) -> None:
+        record.status = RunStatus.RUNNING
+        self._announce(record.tenant)
+        cache = self._caches.setdefault(
+            record.tenant, NodeCache(self._config.cache, self._config.cache_lru_entries)
+        )
+        run = Run(record, plan, self._services, cache, self._notify)
+        self._runs[record.prompt_id] = run
+        task = asyncio.create_task(self._execute(run, cache), name=f"prompt-{record.prompt_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _execute(self, run: Run, cache: NodeCache) -> None:
+        record = run.record
+        try:
+            run.read()
+            self._unpin(cache.retain(self._signatures_in_use(record.tenant)))
+            await run.execute()
+        except Exception:
+            log.exception("prompt %s ended by a fault of the server", record.prompt_id)
+            record.status, record.ended_ms = RunStatus.ERROR, now_ms()
+        finally:
+            self._runs.pop(record.prompt_id, None)
+            self._queue.end(record)
+            self._announce(record.tenant)
+            run.announce_end()
+            self._free_if_idle()
+            self._pump()
+
+    def _signatures_in_use(self, tenant: TenantId) -> set[Hashable | None]:
+        runs = (run for run in self._runs.values() if run.record.tenant == tenant)
+        return {signature for run in runs for signature in run.signatures.values()}
+
+    def _free_if_idle(self) -> None:
+        models, memory = self._wants_free
+        if self._runs or not models:
+            return
+        self._wants_free = (False, False)
+        self._pool.unload_models()
+        if memory:
+            for cache in self._caches.values():
+                self._unpin(cache.clear())
+
+    def _before_worker_loss(self, worker: WorkerId) -> None:
+        """Let go of cached results in the worker's arena: only what runs still use is worth rebuilding."""
+        for cache in self._caches.values():
+            gone = self._pool.dispatcher.on_worker(cache.invocations(), worker)
+            self._unpin(cache.discard(gone))
+
+    def _unpin(self, entries: Sequence[CachedNode]) -> None:
+        for entry in entries:
+            self._pool.dispatcher.unpin(entry.invocations, "cache")
+
+    # -- telling ----------------------------------------------------------------------------------
+
+    def _next_number(self, request: SubmitRequest) -> float:
+        if request.number is not None:
+            return request.number
+        number = -self._counter if request.front else self._counter
+        self._counter += 1
+        return number
+
+    def _dropped(self, count: int, tenant: TenantId) -> int:
+        if count:
+            self._announce(tenant)
+        return count
+
+    def _announce(self, tenant: TenantId) -> None:
+        self._notify(QueueChanged(tenant, self._queue.remaining(tenant)))
+
+    def _notify(self, notice: Notice) -> None:
+        for listener in tuple(self._listeners):
+            listener(notice)

@@ -1,0 +1,187 @@
+"""Give a lowering its context: emit invocations, await metadata, find and publish files.
+
+Each node of a run has one context. It counts what the node has emitted and not yet finished, because a
+node is over when its lowering has returned and all its invocations are done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from comfyserverless.control.dispatch import Call, Dispatcher
+from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.keys import cost_key, weight_keys
+from comfyserverless.control.saving import Publisher, destination
+from comfyserverless.core.errors import InvariantError, WorkerError
+from comfyserverless.core.ids import InvocationId, NodeId, PromptId, TenantId
+from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS
+from comfyserverless.core.values import FileRef, Output, Value, outputs_in
+from comfyserverless.graph.lowering import Destination, Emitted, HiddenInputs, StepProgress
+from comfyserverless.scheduling.events import InvocationSpec
+
+PREVIEW_PORT = "preview"
+
+
+@dataclass(frozen=True, slots=True)
+class RunServices:
+    """What all nodes of all runs share. preview_method: for prompts that do not ask for one."""
+
+    dispatcher: Dispatcher
+    files: FolderPaths
+    publisher: Publisher
+    embeds_metadata: bool
+    preview_method: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunIdentity:
+    """Whose invocations these are. preview_method: `none` or `latent2rgb`, for this run."""
+
+    run: PromptId
+    tenant: TenantId
+    preview_method: str
+
+
+StepListener = Callable[[StepProgress, bytes | None], None]
+
+
+class NodeContext:
+    """Implement graph.lowering.LoweringContext for one node of one run.
+
+    on_step: told when an invocation with progress is done, with its preview if it has one.
+    """
+
+    def __init__(
+        self, services: RunServices, identity: RunIdentity, hidden: HiddenInputs, on_step: StepListener
+    ) -> None:
+        self._services = services
+        self._identity = identity
+        self._hidden = hidden
+        self._on_step = on_step
+        self._emitted: list[InvocationId] = []
+        self._unfinished = 0
+        self._failed: asyncio.Future[WorkerError] = asyncio.get_running_loop().create_future()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def hidden(self) -> HiddenInputs:
+        """Return the hidden inputs of this node."""
+        return self._hidden
+
+    @property
+    def preview_method(self) -> str:
+        """Return what sampling steps of this run should attach as preview."""
+        return self._identity.preview_method
+
+    @property
+    def embeds_metadata(self) -> bool:
+        """Tell whether saved files carry the prompt and workflow."""
+        return self._services.embeds_metadata
+
+    @property
+    def emitted(self) -> tuple[InvocationId, ...]:
+        """List the invocations this node has emitted; each is pinned once until `release`."""
+        return tuple(self._emitted)
+
+    def emit(self, function: str, *, progress: StepProgress | None = None, **inputs: Value) -> Emitted:
+        """Submit an invocation and return its symbols. Raises InvariantError for wrong ports."""
+        declared = BUILTIN_FUNCTIONS[function]
+        names = {port.name for port in declared.inputs}
+        if names != inputs.keys():
+            raise InvariantError(f"{function} takes {sorted(names)}, got {sorted(inputs)}")
+        callback_ports = declared.callback_ports()
+        needs = _producers(value for name, value in inputs.items() if name not in callback_ports)
+        overlapping = _producers(value for name, value in inputs.items() if name in callback_ports)
+        weights = weight_keys(inputs.values())
+        node: NodeId = self._hidden.unique_id
+        spec = InvocationSpec(
+            id=InvocationId(f"{self._identity.run}/{node}/{len(self._emitted)}"),
+            run=self._identity.run,
+            tenant=self._identity.tenant,
+            node=node,
+            function=function,
+            lane=declared.lane,
+            cost_key=cost_key(function, weights),
+            needs=needs,
+            callback_needs=tuple(each for each in overlapping if each not in needs),
+            weights=weights,
+        )
+        self._emitted.append(spec.id)
+        self._unfinished += 1
+        self._idle.clear()
+        observer = self._observe(spec.id, progress)
+        self._services.dispatcher.submit(Call(spec, inputs, observer))
+        return Emitted(spec.id)
+
+    async def result(self, output: Output) -> Value:
+        """Wait for an output's value. Raises WorkerError if the invocation fails."""
+        return await self._services.dispatcher.value(output)
+
+    def find_file(self, folder: str, name: str) -> FileRef:
+        """Find a model file. Raises PromptError naming both if missing."""
+        return self._services.files.find(folder, name)
+
+    def embedding_folders(self) -> tuple[str, ...]:
+        """Return the folders of textual inversions."""
+        return tuple(self._services.files.paths("embeddings"))
+
+    def find_input_file(self, name: str) -> FileRef:
+        """Find an uploaded file by annotated name. Raises PromptError if missing."""
+        return self._services.files.find_input(name)
+
+    def destination(self, kind: str, prefix: str, width_px: int = 0, height_px: int = 0) -> Destination:
+        """Resolve a filename prefix. Raises PromptError if it leaves the base folder."""
+        base = self._services.files.base(kind)
+        return destination(base, kind, prefix, (width_px, height_px), time.localtime())
+
+    def publish(self, destination: Destination, staged: Sequence[str], extension: str) -> list[dict[str, str]]:
+        """Give written files their final names."""
+        return self._services.publisher.publish(destination, staged, extension)
+
+    async def finished(self) -> None:
+        """Wait until everything emitted is done. Raises the first WorkerError."""
+        await self._idle.wait()
+        if self._failed.done():
+            raise self._failed.result()
+
+    async def failed(self) -> None:
+        """Wait for the first failure of something emitted and raise it; returns only by cancellation."""
+        await asyncio.wait({self._failed})
+        raise self._failed.result()
+
+    def release(self) -> None:
+        """Give back the pins that emitting took; the node result's own pins are taken before."""
+        self._services.dispatcher.unpin(self._emitted, self._hidden.unique_id)
+
+    def _observe(
+        self, invocation: InvocationId, progress: StepProgress | None
+    ) -> Callable[[WorkerError | None], None]:
+        def observe(error: WorkerError | None) -> None:
+            self._unfinished -= 1
+            if error is not None and not self._failed.done():
+                self._failed.set_result(error)
+            if error is None and progress is not None:
+                self._on_step(progress, self._preview(invocation))
+            if self._unfinished == 0 or self._failed.done():
+                self._idle.set()
+
+        return observe
+
+    def _preview(self, invocation: InvocationId) -> bytes | None:
+        if self._identity.preview_method == "none":
+            return None
+        value = self._services.dispatcher.peek(Output(invocation, PREVIEW_PORT))
+        return value if isinstance(value, bytes) else None
+
+
+def _producers(values: Iterable[Value]) -> tuple[InvocationId, ...]:
+    """List the invocations whose outputs these values mention, in first-mention order."""
+    seen: dict[InvocationId, None] = {}
+    for value in values:
+        for output in outputs_in(value):
+            seen[output.invocation] = None
+    return tuple(seen)

@@ -1,0 +1,241 @@
+"""Carry out scheduling: turn submissions and worker answers into events, and instructions into messages.
+
+The dispatcher owns the scheduling state, the results, and the calls (function and inputs) of every
+invocation that may still run. It is synchronous and runs on the event loop; only waiting is async.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import assert_never
+
+from comfyserverless.control.results import Freed, ResultTable, unused
+from comfyserverless.core import messages as wire
+from comfyserverless.core import values
+from comfyserverless.core.errors import WorkerError
+from comfyserverless.core.ids import InvocationId, PromptId, WorkerId
+from comfyserverless.core.modelfn import Lane
+from comfyserverless.core.values import Output, Value
+from comfyserverless.scheduling import events, instructions
+from comfyserverless.scheduling.events import InvocationSpec
+from comfyserverless.scheduling.state import SchedulingConfig, SchedulingState
+
+log = logging.getLogger(__name__)
+
+Observer = Callable[[WorkerError | None], None]
+"""Told once per invocation, when it first finishes (None) or fails."""
+
+
+@dataclass(slots=True)
+class Call:
+    """What must be known to run an invocation, again if need be."""
+
+    spec: InvocationSpec
+    inputs: Mapping[str, Value]
+    observer: Observer | None
+
+
+class Dispatcher:
+    """Drive the scheduling state. send: deliver a message to a worker's link; clock: monotonic seconds."""
+
+    def __init__(
+        self,
+        config: SchedulingConfig,
+        send: Callable[[WorkerId, wire.ToWorker], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._state = SchedulingState(config)
+        self._send = send
+        self._clock = clock
+        self._results = ResultTable()
+        #: all and only invocations that the scheduling state has not told us to forget.
+        self._calls: dict[InvocationId, Call] = {}
+        #: why an invocation failed; only keys of _calls.
+        self._failures: dict[InvocationId, WorkerError] = {}
+        #: who awaits an invocation's next outcome.
+        self._waiters: dict[InvocationId, list[asyncio.Future[None]]] = {}
+        #: what each joined worker runs now.
+        self._running: dict[WorkerId, dict[InvocationId, None]] = {}
+        self._pending_events: deque[events.Event] = deque()
+        self._is_handling = False
+
+    # -- what runs ask for ------------------------------------------------------------------------
+
+    def submit(self, call: Call) -> None:
+        """Submit an invocation with one pin on its result."""
+        self._calls[call.spec.id] = call
+        self._handle(events.InvocationSubmitted(call.spec, self._clock(), call.spec.id))
+
+    async def value(self, output: Output) -> Value:
+        """Wait for what an output stands for. Raises WorkerError if its invocation failed."""
+        while output.invocation not in self._results:
+            failure = self._failures.get(output.invocation)
+            if failure is not None:
+                raise failure
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.setdefault(output.invocation, []).append(waiter)
+            await waiter
+        return self._results.value(output)
+
+    def peek(self, output: Output) -> Value:
+        """Return what an output stands for if its result is here now, else None."""
+        return self._results.value(output) if output.invocation in self._results else None
+
+    def pin(self, invocations: Collection[InvocationId], cause: str) -> None:
+        """Hold results for somebody outside, until unpinned as often."""
+        if invocations:
+            self._handle(events.ResultsPinned(tuple(invocations), self._clock(), cause))
+
+    def unpin(self, invocations: Collection[InvocationId], cause: str) -> None:
+        """Give pins back."""
+        if invocations:
+            self._handle(events.ResultsUnpinned(tuple(invocations), self._clock(), cause))
+
+    def close_run(self, run: PromptId) -> None:
+        """Drop what a run has waiting and cancel what it has running."""
+        self._handle(events.RunClosed(run, self._clock(), run))
+
+    # -- what workers say -------------------------------------------------------------------------
+
+    def worker_joined(self, worker: WorkerId, lanes: Mapping[Lane, int]) -> None:
+        """Give a worker work from now on."""
+        self._running[worker] = {}
+        self._handle(events.WorkerJoined(worker, tuple(lanes.items()), self._clock(), worker))
+
+    def worker_lost(self, worker: WorkerId) -> None:
+        """Take back what a worker ran and what its arena held."""
+        if self._running.pop(worker, None) is not None:
+            self._handle(events.WorkerLost(worker, self._clock(), worker))
+
+    def done(self, worker: WorkerId, message: wire.InvocationDone) -> None:
+        """Store a result; one that nobody wants any more is freed at once."""
+        outputs = values.decode(message.outputs)
+        self._settle(worker, message.invocation)
+        call = self._calls.get(message.invocation)
+        holders: tuple[WorkerId, ...] = ()
+        if call is None or message.invocation in self._results:
+            self._free(unused([ref for ref in values.tensor_refs(outputs) if ref.worker == worker]))
+            return
+        holders = self._results.put(message.invocation, outputs)
+        self._handle(
+            events.InvocationFinished(
+                message.invocation, worker, message.timing, holders, self._clock(), message.invocation
+            )
+        )
+        self._report(message.invocation, call, None)
+
+    def failed(self, worker: WorkerId, message: wire.InvocationFailed) -> None:
+        """Take note that a function raised; the scheduling state decides whether that is final."""
+        self._settle(worker, message.invocation)
+        call = self._calls.get(message.invocation)
+        if call is None:
+            return
+        error = WorkerError(message.message, message.exception_type, message.traceback)
+        self._failures[message.invocation] = error
+        self._handle(
+            events.InvocationFailed(
+                message.invocation, worker, message.timing, self._clock(), message.invocation
+            )
+        )
+        if self._failures.get(message.invocation) is error:
+            self._report(message.invocation, call, error)
+
+    def cancelled(self, worker: WorkerId, message: wire.InvocationCancelled) -> None:
+        """Take note that a cancelled invocation left its lane."""
+        self._settle(worker, message.invocation)
+        self._handle(
+            events.InvocationCancelled(
+                message.invocation, worker, message.timing, self._clock(), message.invocation
+            )
+        )
+
+    # -- what others look at ----------------------------------------------------------------------
+
+    def running_on(self, worker: WorkerId) -> tuple[InvocationId, ...]:
+        """List what a worker runs now."""
+        return tuple(self._running.get(worker, ()))
+
+    def on_worker(self, invocations: Iterable[InvocationId], worker: WorkerId) -> set[InvocationId]:
+        """Return those whose results mention tensors in a worker's arena."""
+        return {i for i in invocations if self._results.mentions_worker(i, worker)}
+
+    def counts(self) -> dict[str, int]:
+        """Count what is held, to see leaks: calls, results, tensors."""
+        return {
+            "calls": len(self._calls),
+            "results": len(self._results),
+            "tensors": self._results.tensor_count(),
+        }
+
+    # -- instructions -----------------------------------------------------------------------------
+
+    def _handle(self, event: events.Event) -> None:
+        """Feed one event; instructions that raise further events are queued behind it."""
+        self._pending_events.append(event)
+        if self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            while self._pending_events:
+                for instruction in self._state.handle(self._pending_events.popleft()):
+                    self._carry_out(instruction)
+        finally:
+            self._is_handling = False
+
+    def _carry_out(self, instruction: instructions.Instruction) -> None:
+        match instruction:
+            case instructions.StartInvocation():
+                self._start(instruction)
+            case instructions.CancelInvocation():
+                self._send(instruction.worker, wire.CancelInvocation(instruction.invocation))
+            case instructions.DropResult():
+                self._free(self._results.drop(instruction.invocation))
+            case instructions.ForgetInvocation():
+                self._forget(instruction.invocation)
+            case instructions.AbandonInvocation():
+                self._abandon(instruction)
+            case _:
+                assert_never(instruction)
+
+    def _start(self, start: instructions.StartInvocation) -> None:
+        call = self._calls[start.invocation]
+        self._failures.pop(start.invocation, None)
+        inputs = values.encode({name: self._results.resolve(value) for name, value in call.inputs.items()})
+        self._running[start.worker][start.invocation] = None
+        self._send(start.worker, wire.RunInvocation(start.invocation, call.spec.function, start.lane, inputs))
+
+    def _abandon(self, abandon: instructions.AbandonInvocation) -> None:
+        call = self._calls[abandon.invocation]
+        error = WorkerError(
+            f"{call.spec.function} was given up: its worker was lost {abandon.attempts} times while it ran",
+            "WorkerLostError",
+        )
+        self._failures[abandon.invocation] = error
+        log.error("invocation %s of prompt %s: %s", abandon.invocation, call.spec.run, error)
+        self._report(abandon.invocation, call, error)
+
+    def _forget(self, invocation: InvocationId) -> None:
+        self._calls.pop(invocation, None)
+        self._failures.pop(invocation, None)
+        for waiter in self._waiters.pop(invocation, ()):
+            waiter.cancel()
+
+    def _settle(self, worker: WorkerId, invocation: InvocationId) -> None:
+        self._running.get(worker, {}).pop(invocation, None)
+
+    def _report(self, invocation: InvocationId, call: Call, error: WorkerError | None) -> None:
+        for waiter in self._waiters.pop(invocation, ()):
+            if not waiter.done():
+                waiter.set_result(None)
+        if call.observer is not None:
+            observer, call.observer = call.observer, None
+            observer(error)
+
+    def _free(self, freed: Freed) -> None:
+        for worker, tensors in freed.items():
+            if worker in self._running:
+                self._send(worker, wire.FreeTensors(tuple(tensors)))

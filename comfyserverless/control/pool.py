@@ -1,0 +1,185 @@
+"""Join processes, links and dispatcher into one pool of workers, and watch over it.
+
+A worker is lost when its link ends or its process does, whichever is noticed first. One that is silent
+for too long is killed, so that what it ran can run elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from comfyserverless.control.dispatch import Dispatcher
+from comfyserverless.control.links import LinkServer
+from comfyserverless.control.processes import Slot, WorkerProcesses
+from comfyserverless.control.views import WorkerView
+from comfyserverless.core import messages as wire
+from comfyserverless.core.config import WorkerConfig
+from comfyserverless.core.errors import InvariantError
+from comfyserverless.core.ids import WorkerId
+from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS
+from comfyserverless.scheduling.state import SchedulingConfig
+
+log = logging.getLogger(__name__)
+
+_SILENCE_LIMIT_S = 120.0
+_WATCH_EVERY_S = 5.0
+
+
+@dataclass(slots=True)
+class _Joined:
+    """What a joined worker said last."""
+
+    hello: wire.Hello
+    stats: wire.WorkerStats | None
+    heard_at_s: float
+
+
+class WorkerPool:
+    """Own the workers of one server. before_loss: told a worker before its loss is handled."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        scheduling: SchedulingConfig,
+        scratch_prefix: Path,
+        scratch_folder: Path,
+        before_loss: Callable[[WorkerId], None],
+    ) -> None:
+        self._socket = scratch_folder / "link.sock"
+        self._links = LinkServer(self)
+        self.dispatcher = Dispatcher(scheduling, self._links.send, time.monotonic)
+        self._processes = WorkerProcesses(config, f"unix:{self._socket}", scratch_prefix, self.lost)
+        self._before_loss = before_loss
+        #: all and only workers with a live link.
+        self._joined: dict[WorkerId, _Joined] = {}
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def slot_count(self) -> int:
+        """Return how many workers there are meant to be."""
+        return len(self._processes.slots)
+
+    async def start(self) -> None:
+        """Listen for links and begin to start workers."""
+        await self._links.start(self._socket)
+        self._processes.start()
+        self._watch = asyncio.create_task(self._watch_silence(), name="worker-watch")
+
+    async def stop(self) -> None:
+        """End all workers."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._links.broadcast(wire.Shutdown())
+        await self._processes.stop()
+        await self._links.stop()
+
+    def unload_models(self) -> None:
+        """Ask every worker to drop its cached weights."""
+        self._links.broadcast(wire.UnloadModels())
+
+    def views(self) -> list[WorkerView]:
+        """Describe every slot."""
+        return [self._view(slot) for slot in self._processes.slots]
+
+    # -- LinkOwner --------------------------------------------------------------------------------
+
+    def token_of(self, worker: WorkerId) -> str | None:
+        """Return the token a worker was started with."""
+        slot = self._processes.slot_of(worker)
+        return slot.token if slot else None
+
+    def joined(self, hello: wire.Hello) -> None:
+        """Check that the worker runs what we lower to, and give it work."""
+        specs = {spec.name: spec for spec in hello.functions}
+        wrong = [name for name, spec in BUILTIN_FUNCTIONS.items() if specs.get(name) != spec]
+        if wrong:
+            raise InvariantError(f"worker {hello.worker} declares other ports for {', '.join(wrong)}")
+        self._joined[hello.worker] = _Joined(hello, None, time.monotonic())
+        log.info("worker %s is ready (pid %d, %s)", hello.worker, hello.pid, hello.device.name)
+        self.dispatcher.worker_joined(hello.worker, hello.lanes)
+
+    def received(self, worker: WorkerId, message: wire.FromWorker) -> None:
+        """Route a worker's message."""
+        state = self._joined[worker]
+        state.heard_at_s = time.monotonic()
+        match message:
+            case wire.InvocationDone():
+                self.dispatcher.done(worker, message)
+            case wire.InvocationFailed():
+                self.dispatcher.failed(worker, message)
+            case wire.InvocationCancelled():
+                self.dispatcher.cancelled(worker, message)
+            case wire.WorkerStats():
+                state.stats = message
+            case wire.Hello():
+                raise InvariantError(f"worker {worker} said hello twice")
+
+    def lost(self, worker: WorkerId) -> None:
+        """Take back what a worker had, once."""
+        if self._joined.pop(worker, None) is not None:
+            log.warning("worker %s is lost", worker)
+            self._before_loss(worker)
+            self.dispatcher.worker_lost(worker)
+            self._processes.kill(worker)
+
+    # ---------------------------------------------------------------------------------------------
+
+    async def _watch_silence(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCH_EVERY_S)
+            limit_s = time.monotonic() - _SILENCE_LIMIT_S
+            for worker, state in list(self._joined.items()):
+                if state.heard_at_s < limit_s:
+                    log.error("worker %s was silent for %.0f s; killing it", worker, _SILENCE_LIMIT_S)
+                    self._processes.kill(worker)
+
+    def _view(self, slot: Slot) -> WorkerView:
+        empty = WorkerView(
+            slot=slot.name,
+            worker=slot.worker,
+            pid=slot.pid,
+            state="starting" if slot.starts <= 1 else "lost",
+            restarts=max(0, slot.starts - 1),
+            device_name="",
+            device_kind="cpu",
+            device_index=slot.device_index,
+            device_total_bytes=0,
+            device_free_bytes=0,
+            resident_bytes=0,
+            arena_used_bytes=0,
+            arena_bytes=0,
+            weights_bytes=0,
+            running=(),
+            torch_version="",
+        )
+        joined = self._joined.get(slot.worker) if slot.worker else None
+        if joined is None or slot.worker is None:
+            return empty
+        running = self.dispatcher.running_on(slot.worker)
+        hello, stats = joined.hello, joined.stats
+        view = replace(
+            empty,
+            state="busy" if running else "ready",
+            pid=hello.pid,
+            device_name=hello.device.name,
+            device_kind=hello.device.kind,
+            device_index=hello.device.index,
+            device_total_bytes=hello.device.total_bytes,
+            device_free_bytes=stats.device_free_bytes if stats else hello.device.free_bytes,
+            arena_bytes=hello.arena_bytes,
+            running=tuple(running),
+            torch_version=hello.torch_version,
+        )
+        if stats is None:
+            return view
+        return replace(
+            view,
+            resident_bytes=stats.resident_bytes,
+            arena_used_bytes=stats.arena_used_bytes,
+            weights_bytes=stats.weights_bytes,
+        )

@@ -1,0 +1,233 @@
+"""Keep the worker processes alive: one zygote that has torch imported, and one forked worker per slot.
+
+A slot whose process ends gets a new incarnation (a new worker id) at once; one that keeps dying young
+waits longer each time. Arena files are removed here when their worker is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from comfyserverless.core.config import WorkerConfig
+from comfyserverless.core.ids import WorkerId
+from comfyserverless.core.zygote import (
+    Exited,
+    FromZygote,
+    Ready,
+    SpawnWorker,
+    StopZygote,
+    ToZygote,
+    ZygoteOptions,
+    decode_report,
+    encode_line,
+)
+
+log = logging.getLogger(__name__)
+
+_YOUNG_S = 20.0
+_MAX_BACKOFF_S = 30.0
+_STOP_TIMEOUT_S = 8.0
+
+
+@dataclass(slots=True)
+class Slot:
+    """One place for a worker; worker is its incarnation now (None before the first start)."""
+
+    name: str
+    device_index: int | None
+    worker: WorkerId | None = None
+    token: str = ""
+    pid: int | None = None
+    starts: int = 0
+    started_at_s: float = 0.0
+    young_deaths: int = 0
+    arena_path: Path | None = None
+
+
+def count_gpus() -> int:
+    """Count NVIDIA devices without loading a driver library."""
+    with contextlib.suppress(OSError):
+        return sum(name[6:].isdigit() for name in os.listdir("/dev") if name.startswith("nvidia"))
+    return 0
+
+
+def plan_slots(config: WorkerConfig, gpus: int, cores: int) -> tuple[list[Slot], int]:
+    """Return the slots and the torch threads of each: an equal share of the cores, less one in all."""
+    count = config.workers or max(1, gpus)
+    slots = [Slot(f"w{index}", index % gpus if gpus else None) for index in range(count)]
+    threads = config.threads or max(1, (cores - 1) // count)
+    return slots, threads
+
+
+class WorkerProcesses:
+    """Start, watch and stop the zygote and its workers.
+
+    exited: told the worker id whenever a worker's process is over (its link may have told so before).
+    """
+
+    def __init__(
+        self, config: WorkerConfig, link: str, arena_prefix: Path, exited: Callable[[WorkerId], None]
+    ) -> None:
+        self._config = config
+        self._link = link
+        self._arena_prefix = arena_prefix
+        self._on_exited = exited
+        self.slots, self._threads = plan_slots(config, count_gpus(), len(os.sched_getaffinity(0)))
+        self._zygote: asyncio.subprocess.Process | None = None
+        self._is_ready = False
+        self._is_stopping = False
+        self._main: asyncio.Task[None] | None = None
+        self._respawns: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin to start workers in the background."""
+        self._main = asyncio.create_task(self._run(), name="worker-processes")
+
+    async def stop(self) -> None:
+        """End all processes and remove their arenas."""
+        self._is_stopping = True
+        for task in (*self._respawns, *([self._main] if self._main else [])):
+            task.cancel()
+        zygote = self._zygote
+        if zygote is not None and zygote.returncode is None:
+            with contextlib.suppress(ConnectionError, RuntimeError):
+                self._write(StopZygote())
+            try:
+                await asyncio.wait_for(zygote.wait(), _STOP_TIMEOUT_S)
+            except TimeoutError:
+                self._kill_all()
+                await zygote.wait()
+        for slot in self.slots:
+            _remove_arena(slot)
+
+    def slot_of(self, worker: WorkerId) -> Slot | None:
+        """Return the slot whose present incarnation is this worker."""
+        return next((slot for slot in self.slots if slot.worker == worker), None)
+
+    def kill(self, worker: WorkerId) -> None:
+        """End a worker that does not answer; it is restarted like any that dies."""
+        slot = self.slot_of(worker)
+        if slot is not None and slot.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(slot.pid, signal.SIGKILL)
+
+    async def _run(self) -> None:
+        """Run one zygote after the other until stopped."""
+        failures = 0
+        while not self._is_stopping:
+            began_s = time.monotonic()
+            await self._run_zygote()
+            self._is_ready = False
+            for slot in self.slots:
+                if slot.worker is not None and slot.pid is not None:
+                    self._over(slot)
+            failures = failures + 1 if time.monotonic() - began_s < _YOUNG_S else 1
+            log.error("the worker zygote ended; starting it again")
+            await asyncio.sleep(min(2.0**failures - 1, _MAX_BACKOFF_S))
+
+    async def _run_zygote(self) -> None:
+        options = ZygoteOptions(threads=self._threads)
+        self._zygote = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "comfyserverless.worker",
+            msgspec.json.encode(options).decode(),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert self._zygote.stdout is not None
+        async for line in self._zygote.stdout:
+            try:
+                self._on_report(decode_report(line))
+            except msgspec.DecodeError:
+                log.warning("unexpected line from the zygote: %r", line[:200])
+        await self._zygote.wait()
+
+    def _on_report(self, report: FromZygote) -> None:
+        if isinstance(report, Ready):
+            self._is_ready = True
+            log.info("worker imports took %.1f s", report.import_s)
+            for each in self.slots:
+                self._spawn(each)
+            return
+        slot = self.slot_of(report.worker)
+        if slot is None:
+            return
+        if isinstance(report, Exited):
+            self._on_exit(slot, report)
+        else:
+            slot.pid = report.pid
+
+    def _on_exit(self, slot: Slot, report: Exited) -> None:
+        if not self._is_stopping:
+            log.warning("worker %s (pid %d) ended with status %d", report.worker, report.pid, report.status)
+        self._over(slot)
+        self._respawn_later(slot)
+
+    def _over(self, slot: Slot) -> None:
+        worker, slot.pid = slot.worker, None
+        _remove_arena(slot)
+        if worker is not None:
+            self._on_exited(worker)
+
+    def _spawn(self, slot: Slot) -> None:
+        slot.worker = WorkerId(f"{slot.name}.{slot.starts}")
+        slot.token = secrets.token_hex(16)
+        slot.starts += 1
+        slot.started_at_s = time.monotonic()
+        slot.arena_path = Path(f"{self._arena_prefix}{slot.worker}.arena")
+        self._write(
+            SpawnWorker(
+                worker=slot.worker,
+                token=slot.token,
+                link=self._link,
+                arena_path=str(slot.arena_path),
+                arena_bytes=self._config.arena_bytes,
+                threads=self._threads,
+                device_index=slot.device_index,
+            )
+        )
+
+    def _respawn_later(self, slot: Slot) -> None:
+        is_young = time.monotonic() - slot.started_at_s < _YOUNG_S
+        slot.young_deaths = slot.young_deaths + 1 if is_young else 0
+        delay_s = min(2.0 ** (slot.young_deaths - 2), _MAX_BACKOFF_S) if slot.young_deaths > 1 else 0.0
+        task = asyncio.create_task(self._respawn(slot, delay_s))
+        self._respawns.add(task)
+        task.add_done_callback(self._respawns.discard)
+
+    async def _respawn(self, slot: Slot, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+        if self._is_ready and not self._is_stopping and slot.pid is None:
+            self._spawn(slot)
+
+    def _write(self, message: ToZygote) -> None:
+        assert self._zygote is not None
+        assert self._zygote.stdin is not None
+        self._zygote.stdin.write(encode_line(message))
+
+    def _kill_all(self) -> None:
+        for slot in self.slots:
+            if slot.worker is not None:
+                self.kill(slot.worker)
+        if self._zygote is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._zygote.kill()
+
+
+def _remove_arena(slot: Slot) -> None:
+    if slot.arena_path is not None:
+        slot.arena_path.unlink(missing_ok=True)
+        slot.arena_path = None

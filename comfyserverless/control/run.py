@@ -1,0 +1,384 @@
+"""Execute one prompt: lower nodes as early as possible, report them in ComfyUI's order.
+
+Every node that must run is lowered as soon as its inputs are known, even as symbols, so independent work
+overlaps. What the user sees is ComfyUI's sequence: one node after the other, each with its progress. An
+output node waits for its turn before it is lowered, so a failure before it leaves no file behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+import traceback
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+from comfyserverless.control.cache import CachedNode, NodeCache
+from comfyserverless.control.context import NodeContext, RunIdentity, RunServices
+from comfyserverless.control.views import (
+    NodeExecuted,
+    NodeFinished,
+    NodePreview,
+    NodeProgress,
+    NodesCached,
+    NodeStarted,
+    Notice,
+    RunEnded,
+    RunFailed,
+    RunInterrupted,
+    RunRecord,
+    RunStarted,
+    RunStatus,
+    RunSucceeded,
+)
+from comfyserverless.core.errors import ComfyServerlessError, WorkerError
+from comfyserverless.core.ids import InvocationId, NodeId
+from comfyserverless.core.values import Value, outputs_in
+from comfyserverless.graph.frontier import Frontier
+from comfyserverless.graph.lowering import HiddenInputs, NodeResult, StepProgress
+from comfyserverless.graph.plan import Link, Plan, PlanNode
+from comfyserverless.graph.signature import signatures
+
+log = logging.getLogger(__name__)
+
+_YIELD_EVERY_NODES = 32
+
+
+class _InterruptedError(Exception):
+    """The user stopped the run."""
+
+
+class _NodeError(Exception):
+    """A node failed; the cause is chained."""
+
+    def __init__(self, node: NodeId) -> None:
+        super().__init__(node)
+        self.node = node
+
+
+class _NodeRun:
+    """One node on its way: its lowering task, its context, and the steps seen before its turn."""
+
+    def __init__(self, node: PlanNode, context: NodeContext) -> None:
+        self.node = node
+        self.context = context
+        self.turn = asyncio.Event()
+        self.task: asyncio.Task[NodeResult] | None = None
+        self.early_steps: list[tuple[StepProgress, bytes | None]] = []
+        #: what the node's result mentions, pinned once by the run.
+        self.held: tuple[InvocationId, ...] = ()
+
+    async def completed(self) -> NodeResult:
+        """Wait for the lowering and for everything it emitted. Raises the node's failure."""
+        assert self.task is not None
+        # the first failure of an emitted invocation ends the node even while its lowering waits
+        finishing = asyncio.ensure_future(self.context.failed())
+        try:
+            await asyncio.wait({self.task, finishing}, return_when=asyncio.FIRST_COMPLETED)
+            if not self.task.done():
+                finishing.result()
+            result = self.task.result()
+            await self.context.finished()
+            return result
+        finally:
+            finishing.cancel()
+
+
+class Run:
+    """Own one prompt's execution. notify: where events go; the record is this run's to change."""
+
+    def __init__(
+        self,
+        record: RunRecord,
+        plan: Plan,
+        services: RunServices,
+        cache: NodeCache,
+        notify: Callable[[Notice], None],
+    ) -> None:
+        self.record = record
+        self.plan = plan
+        self.signatures: Mapping[NodeId, Hashable | None] = {}
+        self._services = services
+        self._cache = cache
+        self._notify = notify
+        self._interrupted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._nodes: dict[NodeId, _NodeRun] = {}
+        self._cached: dict[NodeId, CachedNode] = {}
+        #: signature -> the node of this run that computes it.
+        self._first: dict[Hashable, NodeId] = {}
+        self._executed: list[NodeId] = []
+
+    def interrupt(self) -> None:
+        """Stop at the next chance; steps that run already are finished and their results dropped."""
+        if not self._interrupted.done():
+            self._interrupted.set_result(None)
+
+    def read(self) -> None:
+        """Compute the cache signatures (before the cache is pruned for this run)."""
+        self.signatures = signatures(self.plan, self._services.files)
+
+    async def execute(self) -> None:
+        """Run to the end and report it; raises nothing but cancellation."""
+        record = self.record
+        record.started_ms = now_ms()
+        started = RunStarted(record.prompt_id, record.tenant, record.client_id, record.started_ms)
+        record.messages.append(started)
+        self._notify(started)
+        try:
+            await self._walk()
+        except _InterruptedError:
+            self._end_interrupted()
+        except _NodeError as error:
+            self._end_failed(error)
+        else:
+            self._end_succeeded()
+        finally:
+            await self._close()
+
+    def announce_end(self) -> None:
+        """Send the last event of the run."""
+        self._notify(RunEnded(*self._identity()))
+
+    # -- walking ----------------------------------------------------------------------------------
+
+    async def _walk(self) -> None:
+        self._look_up()
+        frontier = Frontier(self.plan, self._cached.keys())
+        for node in frontier.needed():
+            if node not in self._cached:
+                self._begin(self.plan.nodes[node])
+        count = 0
+        while (turn := frontier.next()) is not None:
+            if self._interrupted.done():
+                raise _InterruptedError
+            self.record.current_node = turn
+            await self._take_turn(turn)
+            frontier.complete(turn)
+            count += 1
+            if count % _YIELD_EVERY_NODES == 0:
+                await asyncio.sleep(0)
+
+    def _look_up(self) -> None:
+        """Find the cached nodes, hold them for this run, and say which they are."""
+        for node in self.plan.nodes:
+            entry = self._cache.get(self.signatures[node])
+            if entry is not None:
+                self._cached[node] = entry
+                self._services.dispatcher.pin(entry.invocations, self.record.prompt_id)
+        cached = NodesCached(*self._identity(), tuple(self._cached), now_ms())
+        self.record.messages.append(cached)
+        self._notify(cached)
+
+    def _begin(self, node: PlanNode) -> None:
+        """Start lowering a node, unless an equal node of this run does the same work."""
+        signature = self.signatures[node.id]
+        if signature is not None and self._cache.is_sharing:
+            first = self._first.setdefault(signature, node.id)
+            if first != node.id:
+                return
+        hidden = HiddenInputs(self.plan.prompt, self.record.extra_data.get("extra_pnginfo"), node.id)
+        identity = RunIdentity(self.record.prompt_id, self.record.tenant, self._preview_method())
+        context = NodeContext(
+            self._services, identity, hidden, lambda step, preview: self._on_step(node.id, step, preview)
+        )
+        run = self._nodes[node.id] = _NodeRun(node, context)
+        run.task = asyncio.create_task(self._lower(run))
+
+    async def _lower(self, run: _NodeRun) -> NodeResult:
+        declared = {spec.name for spec in run.node.declaration.inputs}
+        inputs: dict[str, Value] = {}
+        for name, source in run.node.inputs.items():
+            if name not in declared:
+                continue
+            if isinstance(source, Link):
+                inputs[name] = (await self._result_of(source.source)).outputs[source.slot]
+            else:
+                inputs[name] = source.value
+        if run.node.declaration.output_node:
+            await run.turn.wait()
+        try:
+            result = await run.node.declaration.lower(run.context, inputs)
+            run.held = _mentions(result)
+            self._services.dispatcher.pin(run.held, run.node.id)
+        finally:
+            run.context.release()
+        return result
+
+    async def _result_of(self, node: NodeId) -> NodeResult:
+        entry = self._cached.get(node)
+        if entry is not None:
+            return entry.result
+        first = self._first.get(self.signatures[node], node)
+        task = self._nodes[first].task
+        assert task is not None
+        return await asyncio.shield(task)
+
+    # -- reporting --------------------------------------------------------------------------------
+
+    async def _take_turn(self, node: NodeId) -> None:
+        run = self._nodes.get(node)
+        if run is None:
+            await self._replay(node)
+            return
+        self._notify(NodeStarted(*self._identity(), node))
+        run.turn.set()
+        for step, preview in run.early_steps:
+            self._report_step(node, step, preview)
+        run.early_steps.clear()
+        result = await self._completed(run)
+        self._executed.append(node)
+        if result.ui is not None:
+            self._show(node, result.ui)
+        self._keep(run, result)
+        self._notify(NodeFinished(*self._identity(), node))
+
+    async def _completed(self, run: _NodeRun) -> NodeResult:
+        """Wait for a node or the interrupt. Raises _InterruptedError or _NodeError."""
+        waiter = asyncio.ensure_future(run.completed())
+        await asyncio.wait({waiter, self._interrupted}, return_when=asyncio.FIRST_COMPLETED)
+        if self._interrupted.done():
+            waiter.cancel()
+            await asyncio.gather(waiter, return_exceptions=True)
+            raise _InterruptedError
+        try:
+            return waiter.result()
+        except Exception as exc:  # noqa: BLE001  (the border of a node's work)
+            raise _NodeError(run.node.id) from exc
+
+    async def _replay(self, node: NodeId) -> None:
+        """Report a node whose result is there already, from the cache or from an equal node."""
+        result = await self._result_of(node)
+        if result.ui is None:
+            self._notify(NodeExecuted(*self._identity(), node, None))
+        else:
+            self._show(node, result.ui)
+        self._notify(NodeFinished(*self._identity(), node))
+
+    def _show(self, node: NodeId, ui: Mapping[str, list[Any]]) -> None:
+        self.record.outputs[node] = ui
+        self._notify(NodeExecuted(*self._identity(), node, ui))
+
+    def _keep(self, run: _NodeRun, result: NodeResult) -> None:
+        """Put a finished node into the cache, with a pin of the cache's own."""
+        dispatcher = self._services.dispatcher
+        dispatcher.pin(run.held, run.node.id)
+        files = tuple(_shown_files(self._services, result))
+        entry = CachedNode(result, run.held, files)
+        for out in self._cache.put(self.signatures[run.node.id], entry):
+            dispatcher.unpin(out.invocations, run.node.id)
+
+    def _on_step(self, node: NodeId, step: StepProgress, preview: bytes | None) -> None:
+        run = self._nodes[node]
+        if run.turn.is_set():
+            self._report_step(node, step, preview)
+        else:
+            run.early_steps.append((step, preview))
+
+    def _report_step(self, node: NodeId, step: StepProgress, preview: bytes | None) -> None:
+        self._notify(NodeProgress(*self._identity(), node, step.value, step.maximum))
+        if preview is not None:
+            self._notify(NodePreview(*self._identity(), node, preview))
+
+    # -- ending -----------------------------------------------------------------------------------
+
+    def _end_succeeded(self) -> None:
+        self._end(RunStatus.SUCCESS, RunSucceeded(*self._identity(), now_ms()))
+
+    def _end_interrupted(self) -> None:
+        node = self.record.current_node or self.plan.targets[0]
+        node_type = self.plan.nodes[node].declaration.name
+        executed = tuple(self._executed)
+        event = RunInterrupted(*self._identity(), node, node_type, executed, now_ms())
+        self._end(RunStatus.INTERRUPTED, event)
+
+    def _end_failed(self, error: _NodeError) -> None:
+        cause = error.__cause__
+        assert cause is not None
+        node = self.plan.nodes[error.node]
+        known = isinstance(cause, ComfyServerlessError)
+        if not known:
+            log.error("prompt %s, node %s failed", self.record.prompt_id, node.id, exc_info=cause)
+        frames = cause.traceback if isinstance(cause, WorkerError) else _frames(cause, known)
+        event = RunFailed(
+            *self._identity(),
+            node=node.id,
+            node_type=node.declaration.name,
+            executed=tuple(self._executed),
+            exception_message=f"{cause}\n",
+            exception_type=_type_name(cause),
+            traceback=frames,
+            current_inputs=_shown_inputs(node),
+            current_outputs=tuple(dict.fromkeys([*self._cached, *self._executed])),
+            at_ms=now_ms(),
+        )
+        self._end(RunStatus.ERROR, event)
+
+    def _end(self, status: RunStatus, event: RunSucceeded | RunFailed | RunInterrupted) -> None:
+        self.record.status = status
+        self.record.ended_ms = event.at_ms
+        self.record.messages.append(event)
+        self._notify(event)
+
+    async def _close(self) -> None:
+        """Stop what still runs and give back every pin of this run."""
+        tasks = [run.task for run in self._nodes.values() if run.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        dispatcher = self._services.dispatcher
+        for run in self._nodes.values():
+            dispatcher.unpin(run.held, run.node.id)
+        for entry in self._cached.values():
+            dispatcher.unpin(entry.invocations, self.record.prompt_id)
+        dispatcher.close_run(self.record.prompt_id)
+
+    def _identity(self) -> tuple[Any, Any, str | None]:
+        return self.record.prompt_id, self.record.tenant, self.record.client_id
+
+    def _preview_method(self) -> str:
+        wanted = self.record.extra_data.get("preview_method")
+        if wanted in (None, "default"):
+            wanted = self._services.preview_method
+        return "none" if wanted == "none" else "latent2rgb"
+
+
+def now_ms() -> int:
+    """Return the Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def _mentions(result: NodeResult) -> tuple[InvocationId, ...]:
+    found = (output.invocation for value in result.outputs for output in outputs_in(value))
+    return tuple(dict.fromkeys(found))
+
+
+def _shown_files(services: RunServices, result: NodeResult) -> list[str]:
+    """List the paths of the files that a result's ui shows."""
+    items = [item for items in (result.ui or {}).values() for item in items if isinstance(item, dict)]
+    return [
+        os.path.join(services.files.base(item["type"]), item["subfolder"], item["filename"])
+        for item in items
+        if "filename" in item
+    ]
+
+
+def _shown_inputs(node: PlanNode) -> dict[str, list[Any]]:
+    """Format inputs as ComfyUI's error report shows them: literals as they are, links by their source."""
+    return {
+        name: [f"output {source.slot} of node {source.source}" if isinstance(source, Link) else source.value]
+        for name, source in node.inputs.items()
+    }
+
+
+def _type_name(error: BaseException) -> str:
+    if isinstance(error, WorkerError):
+        return error.exception_type
+    kind = type(error)
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _frames(error: BaseException, is_known: bool) -> tuple[str, ...]:
+    """Format the frames of an unexpected error; one of our own speaks for itself."""
+    return () if is_known else tuple(traceback.format_tb(error.__traceback__))

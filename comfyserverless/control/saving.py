@@ -1,0 +1,115 @@
+"""Give saved files their names: prefix tokens, counters, and atomic publication.
+
+Functions write under a staging name in the destination folder; publishing links the file to its final
+name, which fails if that name exists, so a file is never overwritten and a repeated invocation never
+leaves a second copy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from comfyserverless.core.errors import PromptError
+from comfyserverless.graph.lowering import Destination
+
+STAGED_SUFFIX = ".part"
+_TIME_TOKENS = {
+    "%year%": "%Y",
+    "%month%": "%m",
+    "%day%": "%d",
+    "%hour%": "%H",
+    "%minute%": "%M",
+    "%second%": "%S",
+}
+
+
+def destination(
+    base: Path, kind: str, prefix: str, size_px: tuple[int, int], now: time.struct_time
+) -> Destination:
+    """Resolve a filename prefix below a base folder and create its subfolder.
+
+    size_px: (width, height) for the tokens %width% and %height%; now: local time for the others.
+    Raises PromptError if the result is outside the base folder or no file name is left.
+    """
+    text = prefix.replace("%width%", str(size_px[0])).replace("%height%", str(size_px[1]))
+    for token, code in _TIME_TOKENS.items():
+        text = text.replace(token, time.strftime(code, now))
+    if "\0" in text:
+        raise PromptError("Saving failed: filename_prefix holds a NUL character")
+    subfolder, name = os.path.split(os.path.normpath(text))
+    root = os.path.realpath(base)
+    folder = os.path.realpath(os.path.join(root, subfolder))
+    if os.path.commonpath((root, folder)) != root or name in ("", ".", ".."):
+        raise PromptError(f"Saving outside the {kind} folder is not allowed: filename_prefix {prefix!r}")
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as exc:
+        raise PromptError(
+            f"Saving failed: cannot create the folder of filename_prefix {prefix!r}: {exc.strerror}"
+        ) from exc
+    return Destination(folder, subfolder.replace(os.sep, "/"), name, kind)
+
+
+class Publisher:
+    """Number files; remembers the last counter per name so that a full folder is listed once."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[str, str], int] = {}
+
+    def publish(self, place: Destination, staged: Sequence[str], extension: str) -> list[dict[str, str]]:
+        """Move staged files to `{name}_{counter:05}_.{extension}`; returns ComfyUI's file items in order."""
+        counter = self._next_counter(place)
+        items = []
+        for index, path in enumerate(staged):
+            name = place.name.replace("%batch_num%", str(index))
+            while True:
+                filename = f"{name}_{counter:05}_.{extension}"
+                counter += 1
+                if _claim(path, os.path.join(place.directory, filename)):
+                    break
+            items.append({"filename": filename, "subfolder": place.subfolder, "type": place.kind})
+        self._last[(place.directory, place.name)] = counter - 1
+        return items
+
+    def _next_counter(self, place: Destination) -> int:
+        last = self._last.get((place.directory, place.name))
+        if last is not None and _exists_numbered(place, last):
+            return last + 1
+        pattern = re.compile(rf"{re.escape(place.name)}_(\d+)(?:_|\.|$)")
+        numbers = (pattern.match(entry.name) for entry in os.scandir(place.directory))
+        return max((int(match[1]) for match in numbers if match), default=0) + 1
+
+
+def _claim(staged: str, final: str) -> bool:
+    """Give a staged file its final name; False if that name is taken."""
+    try:
+        os.link(staged, final)
+    except FileExistsError:
+        return False
+    except OSError:  # a file system without hard links: reserve the name, then replace the reservation
+        try:
+            os.close(os.open(final, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        os.replace(staged, final)
+        return True
+    os.unlink(staged)
+    return True
+
+
+def _exists_numbered(place: Destination, counter: int) -> bool:
+    """Tell whether the last published file is still there; a cleared folder starts again at 1."""
+    start = f"{place.name}_{counter:05}_"
+    return any(os.path.exists(os.path.join(place.directory, f"{start}.{kind}")) for kind in ("png", "latent"))
+
+
+def remove_staged(base: Path) -> None:
+    """Remove staging files that an earlier, killed server left below a base folder."""
+    for directory, _, files in os.walk(base):
+        for name in files:
+            if name.startswith(".") and name.endswith(STAGED_SUFFIX):
+                os.unlink(os.path.join(directory, name))

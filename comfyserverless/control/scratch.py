@@ -1,0 +1,71 @@
+"""Own the files a server makes outside its folders (link socket, arenas), and remove a dead server's.
+
+Each server holds a lock on `<prefix>lock` while it lives; a lock that can be taken belongs to a dead one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+
+_NAME = "comfyserverless-"
+
+
+def shared_folder() -> Path:
+    """Return where shared regions live: the memory file system if there is one."""
+    memory = Path("/dev/shm")
+    return memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+
+
+class Scratch:
+    """Hold one server's scratch files. prefix: path prefix of its arenas; folder: private, for the socket."""
+
+    def __init__(self, shared: Path) -> None:
+        remove_stale(shared)
+        self.prefix = shared / f"{_NAME}{os.getuid()}-{os.getpid()}-{secrets.token_hex(4)}-"
+        self._lock_path = Path(f"{self.prefix}lock")
+        self._lock = os.open(self._lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self.folder = Path(f"{self.prefix}run")
+        self.folder.mkdir(mode=0o700)
+
+    def close(self) -> None:
+        """Remove everything, the lock last."""
+        _remove(self._lock_path)
+        os.close(self._lock)
+
+
+def remove_stale(shared: Path) -> int:
+    """Remove the files of servers of this user that are gone; returns how many servers that were."""
+    removed = 0
+    for lock_path in shared.glob(f"{_NAME}{os.getuid()}-*-lock"):
+        try:
+            lock = os.open(lock_path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        else:
+            _remove(lock_path)
+            removed += 1
+        finally:
+            os.close(lock)
+    return removed
+
+
+def _remove(lock_path: Path) -> None:
+    prefix = lock_path.name.removesuffix("lock")
+    for path in lock_path.parent.glob(f"{prefix}*"):
+        if path == lock_path:
+            continue
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    lock_path.unlink(missing_ok=True)
