@@ -1,0 +1,218 @@
+"""Validate nodes from an output back through its links, each node once, without recursion.
+
+A node's validation is a generator that yields the ids of the sources it needs judged; a loop keeps the
+stack. So a chain of any length is fine, and a cycle is a source that is still on the stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from enum import Enum
+from typing import Any
+
+from comfyserverless.graph import problems
+from comfyserverless.graph.choices import Choices
+from comfyserverless.graph.compatibility import is_compatible
+from comfyserverless.graph.declaration import FileCatalog, InputSpec, NodeDeclaration
+from comfyserverless.graph.jsonsafe import brief
+from comfyserverless.graph.literals import check_literal
+from comfyserverless.graph.problems import NodeAborted, Problem
+
+#: How many nodes of a cycle are named, so that a huge cycle does not give a huge answer.
+_MAX_NAMED_IN_CYCLE = 32
+
+
+class Verdict(Enum):
+    """What became of a node: good, bad (itself or something before it)."""
+
+    VALID = "valid"
+    INVALID = "invalid"
+
+
+Answer = Verdict | NodeAborted
+_Walk = Generator[str, Answer, Verdict]
+
+
+class Walker:
+    """Judge nodes of one prompt; coerced literals are written into `prompt`, which must be a private copy.
+
+    problems: by node id, in the order of judgement, only nodes with problems of their own.
+    literals: (node id, input name) of unwrapped values that would otherwise read as links.
+    """
+
+    def __init__(
+        self, prompt: dict[str, dict[str, Any]], classes: Mapping[str, NodeDeclaration], catalog: FileCatalog
+    ) -> None:
+        self.problems: dict[str, list[Problem]] = {}
+        self.literals: set[tuple[str, str]] = set()
+        self._prompt = prompt
+        self._classes = classes
+        self._catalog = catalog
+        self._choices = Choices(catalog)
+        #: Nodes whose judgement is final.
+        self._verdicts: dict[str, Verdict] = {}
+        #: Nodes under judgement, outermost first, and the position of each.
+        self._path: list[str] = []
+        self._position: dict[str, int] = {}
+        #: Nodes that already report a cycle.
+        self._cyclic: set[str] = set()
+
+    def judge(self, output: str) -> Verdict:
+        """Validate an output node and all that it needs; problems are added to `problems`."""
+        if output in self._verdicts:
+            return self._verdicts[output]
+        answer = self._run(output)
+        if isinstance(answer, NodeAborted):
+            self._settle(output, [problems.aborted_output(answer)])
+            return Verdict.INVALID
+        return answer
+
+    def _run(self, root: str) -> Answer:
+        frames = [self._enter(root)]
+        answer: Answer | None = None
+        while frames:
+            try:
+                source = frames[-1].send(answer) if answer is not None else next(frames[-1])
+            except StopIteration as stop:
+                answer = stop.value
+            except NodeAborted as exc:
+                answer = exc
+            else:
+                answer = self._known(source)
+                if answer is None:
+                    frames.append(self._enter(source))
+                continue
+            frames.pop()
+            node_id = self._path.pop()
+            del self._position[node_id]
+            if isinstance(answer, Verdict):
+                self._verdicts[node_id] = answer
+        assert answer is not None
+        return answer
+
+    def _enter(self, node_id: str) -> _Walk:
+        self._position[node_id] = len(self._path)
+        self._path.append(node_id)
+        return self._check_node(node_id)
+
+    def _known(self, source: str) -> Answer | None:
+        if source in self._position:
+            self._report_cycle(source)
+            return Verdict.INVALID
+        return self._verdicts.get(source)
+
+    def _settle(self, node_id: str, found: list[Problem]) -> None:
+        """Close a node whose validation could not be finished."""
+        self.problems.setdefault(node_id, []).extend(found)
+        self._verdicts[node_id] = Verdict.INVALID
+
+    def _report_cycle(self, start: str) -> None:
+        closing = self._path[-1]
+        if closing in self._cyclic:
+            return
+        first = self._position[start]
+        cycle = self._path[first : first + _MAX_NAMED_IN_CYCLE]
+        if cycle[-1] != closing:
+            cycle = self._path[first : first + _MAX_NAMED_IN_CYCLE - 1] + [closing]  # noqa: RUF005
+        for node_id in cycle:
+            if node_id not in self._cyclic:
+                self._cyclic.add(node_id)
+                self.problems.setdefault(node_id, []).append(problems.dependency_cycle(node_id, cycle))
+
+    def _check_node(self, node_id: str) -> _Walk:
+        declaration = self._classes[node_id]
+        inputs = self._inputs_of(node_id)
+        found: list[Problem] = []
+        is_fed = True
+        for spec in declaration.inputs:
+            if spec.name not in inputs:
+                if spec.section == "required":
+                    found.append(problems.required_input_missing(spec.name))
+            elif isinstance(inputs[spec.name], list):
+                verdict = yield from self._check_link(node_id, spec, inputs[spec.name], found)
+                is_fed = is_fed and verdict is Verdict.VALID
+            else:
+                self._check_given(node_id, spec, inputs, found)
+        found.extend(self._ask_node(node_id, declaration, inputs))
+        if found:
+            self.problems.setdefault(node_id, []).extend(found)
+        is_valid = is_fed and not found and node_id not in self._cyclic
+        return Verdict.VALID if is_valid else Verdict.INVALID
+
+    def _inputs_of(self, node_id: str) -> dict[str, Any]:
+        node = self._prompt[node_id]
+        if "inputs" not in node:
+            raise NodeAborted("KeyError", "'inputs' is missing", self._where(node_id))
+        inputs = node["inputs"]
+        if not isinstance(inputs, dict):
+            message = f"'inputs' must be an object, not {type(inputs).__name__}"
+            raise NodeAborted("TypeError", message, self._where(node_id))
+        return inputs
+
+    def _check_given(self, node_id: str, spec: InputSpec, inputs: dict[str, Any], found: list[Problem]) -> None:
+        checked_by_node = spec.name in self._classes[node_id].checked_inputs
+        value, problem = check_literal(
+            spec, inputs[spec.name], self._choices, is_checked_by_node=checked_by_node
+        )
+        inputs[spec.name] = value
+        if isinstance(value, list):
+            self.literals.add((node_id, spec.name))
+        if problem is not None:
+            found.append(problem)
+
+    def _check_link(self, node_id: str, spec: InputSpec, link: list[Any], found: list[Problem]) -> _Walk:
+        if len(link) != 2:
+            found.append(problems.bad_linked_input(spec.name, self._choices.config(spec), link))
+            return Verdict.INVALID
+        source, slot = link
+        received = self._output_type(node_id, spec.name, source, slot)
+        if not is_compatible(received, spec.type):
+            config = self._choices.config(spec)
+            found.append(problems.return_type_mismatch(spec.name, config, received, link))
+            return Verdict.INVALID
+        answer = yield source
+        if isinstance(answer, NodeAborted):
+            config = self._choices.config(spec)
+            self._settle(source, [problems.aborted_source(spec.name, config, link, answer)])
+            return Verdict.INVALID
+        return answer
+
+    def _output_type(self, node_id: str, name: str, source: Any, slot: Any) -> str:
+        where = f"{self._where(node_id)}, input {name}"
+        if not isinstance(source, str) or source not in self._classes:
+            raise NodeAborted(
+                "KeyError", f"{name} is linked to node {brief(source)}, which does not exist", where
+            )
+        outputs = self._classes[source].outputs
+        if not is_slot(slot):
+            raise NodeAborted(
+                "TypeError", f"{name} is linked to slot {brief(slot)}, which is no whole number", where
+            )
+        if not 0 <= slot < len(outputs):
+            message = f"{name} is linked to slot {slot} of node {source}, which has {len(outputs)} outputs"
+            raise NodeAborted("IndexError", message, where)
+        return outputs[int(slot)].type
+
+    def _ask_node(self, node_id: str, declaration: NodeDeclaration, inputs: dict[str, Any]) -> list[Problem]:
+        """Run the node's own check (VALIDATE_INPUTS) on declared inputs; linked ones are None."""
+        if declaration.check_inputs is None:
+            return []
+        names = [spec.name for spec in declaration.inputs if spec.name in inputs]
+        values = {name: None if self._is_link(node_id, name, inputs[name]) else inputs[name] for name in names}
+        try:
+            refused = declaration.check_inputs(self._catalog, values)
+        except Exception as exc:  # the check may be a pack's code
+            raise NodeAborted(type(exc).__name__, str(exc), self._where(node_id)) from exc
+        return [problems.custom_validation_failed(name, text) for name, text in refused.items()]
+
+    def _is_link(self, node_id: str, name: str, value: Any) -> bool:
+        return isinstance(value, list) and (node_id, name) not in self.literals
+
+    def _where(self, node_id: str) -> str:
+        return f"node {node_id} ({self._classes[node_id].name})"
+
+
+def is_slot(slot: Any) -> bool:
+    """Tell whether a value can name an output slot: a whole number, also written as 1.0."""
+    is_number = isinstance(slot, int | float) and not isinstance(slot, bool)
+    return is_number and slot == slot and slot not in (float("inf"), float("-inf")) and slot == int(slot)
