@@ -7,6 +7,7 @@ node is over when its lowering has returned and all its invocations are done.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -116,6 +117,11 @@ class NodeContext:
         observer = self._observe(spec.id, progress)
         self._services.dispatcher.submit(Call(spec, inputs, observer))
         return Emitted(spec.id)
+
+    def staging_stem(self) -> str:
+        """Return a stem for part files that no other save uses and a repeated call of this one does."""
+        tag = f"{self._identity.run}/{self._hidden.unique_id}/{len(self._emitted)}"
+        return f".{hashlib.blake2b(tag.encode(), digest_size=12).hexdigest()}"
 
     async def result(self, output: Output) -> Value:
         """Wait for an output's value. Raises WorkerError if the invocation fails."""

@@ -153,6 +153,11 @@ class FolderPaths:
         """Tell whether an annotated name (`a.png [output]`) is a file inside its base folder."""
         return self._annotated_path(name) is not None
 
+    def input_identity(self, name: str) -> FileRef | None:
+        """Return path, size and time of an annotated input name, None if there is no such file."""
+        path = self._annotated_path(name)
+        return None if path is None else file_ref(path)
+
     def find_input(self, name: str) -> FileRef:
         """Return an uploaded file by annotated name. Raises PromptError if it is missing."""
         path = self._annotated_path(name)

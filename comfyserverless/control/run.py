@@ -74,9 +74,10 @@ class _NodeRun:
         """Wait for the lowering and for everything it emitted. Raises the node's failure."""
         assert self.task is not None
         # the first failure of an emitted invocation ends the node even while its lowering waits
-        finishing = asyncio.ensure_future(self.context.failed())
+        finishing: asyncio.Future[Any] = asyncio.ensure_future(self.context.failed())
         try:
-            await asyncio.wait({self.task, finishing}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {self.task, finishing}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not self.task.done():
                 finishing.result()
             result = self.task.result()
@@ -237,14 +238,15 @@ class Run:
     async def _completed(self, run: _NodeRun) -> NodeResult:
         """Wait for a node or the interrupt. Raises _InterruptedError or _NodeError."""
         waiter = asyncio.ensure_future(run.completed())
-        await asyncio.wait({waiter, self._interrupted}, return_when=asyncio.FIRST_COMPLETED)
+        either: set[asyncio.Future[Any]] = {waiter, self._interrupted}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         if self._interrupted.done():
             waiter.cancel()
             await asyncio.gather(waiter, return_exceptions=True)
             raise _InterruptedError
         try:
             return waiter.result()
-        except Exception as exc:  # noqa: BLE001  (the border of a node's work)
+        except Exception as exc:  # the border of a node's work
             raise _NodeError(run.node.id) from exc
 
     async def _replay(self, node: NodeId) -> None:
