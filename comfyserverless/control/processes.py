@@ -201,6 +201,8 @@ class WorkerProcesses:
         )
 
     def _respawn_later(self, slot: Slot) -> None:
+        if self._is_stopping:
+            return
         is_young = time.monotonic() - slot.started_at_s < _YOUNG_S
         slot.young_deaths = slot.young_deaths + 1 if is_young else 0
         delay_s = min(2.0 ** (slot.young_deaths - 2), _MAX_BACKOFF_S) if slot.young_deaths > 1 else 0.0

@@ -1,0 +1,30 @@
+"""Scratch files of live and dead servers."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from comfyserverless.control.scratch import Scratch, remove_stale
+
+
+def test_close_leaves_nothing(tmp_path: Path) -> None:
+    scratch = Scratch(tmp_path)
+    Path(f"{scratch.prefix}w0.0.arena").write_bytes(b"x")
+    (scratch.folder / "link.sock").write_bytes(b"")
+    scratch.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_of_a_dead_server_are_removed_and_those_of_a_live_one_kept(tmp_path: Path) -> None:
+    live = Scratch(tmp_path)
+    arena = Path(f"{live.prefix}w0.0.arena")
+    arena.write_bytes(b"live")
+    dead = f"comfyserverless-{os.getuid()}-1-dead-"
+    for name in ("lock", "w0.0.arena"):
+        (tmp_path / f"{dead}{name}").write_bytes(b"")
+    (tmp_path / f"{dead}run").mkdir()
+    assert remove_stale(tmp_path) == 1
+    assert arena.read_bytes() == b"live"
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(dead)]
+    live.close()
