@@ -63,7 +63,11 @@ def _spec(name: str, lane: Lane, inputs: str, outputs: str) -> FunctionSpec:
 #   residuals   what one ControlNet adds, per model batch of this evaluation: dict str(batch index) -> list of
 #               TensorRefs, input blocks in order, then the middle block
 #   images      IMAGE [B, H, W, 3 or 4] float32 in 0..1;  mask [B, H, W] float32 in 0..1
-#   preview     JPEG bytes or None
+#   application  index into `applications`: the one that controlnet.run computes
+#   width,      latent.empty and image.scale: pixels; latent.upscale: latent cells (the node divides by 8);
+#   height      always above 0: the nodes resolve ComfyUI's 0 ("keep the ratio") before
+#   preview     in: `none` or `latent2rgb` (`none` for calls that do not end a step); out: JPEG bytes or None
+#   metadata    dict of texts by key (`prompt`, `workflow` ...: JSON texts), empty when saving without
 #   files       list of paths written under `directory`, one per batch item, named `{stem}_{index}.part`
 BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
     {
