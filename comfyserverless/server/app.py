@@ -1,0 +1,84 @@
+"""Build the web application: routes with their /api twins, middlewares, and the link to the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from comfyserverless.control.engine import Engine
+from comfyserverless.control.files import FolderPaths
+from comfyserverless.core.config import ServerConfig
+from comfyserverless.server import border
+from comfyserverless.server.keys import CONFIG, ENGINE, FILES, HUB, LOGS, WEB_FOLDERS
+from comfyserverless.server.logs import LogTape, log_message
+from comfyserverless.server.routes import (
+    catalog,
+    jobs,
+    media,
+    page,
+    prompts,
+    settings,
+    system,
+    uploads,
+    userdata,
+)
+from comfyserverless.server.sockets import SocketHub
+
+_TWINNED = (prompts, media, uploads, catalog, userdata, settings, page, system)
+
+
+def build_app(
+    config: ServerConfig, engine: Engine, files: FolderPaths, logs: LogTape | None = None
+) -> web.Application:
+    """Build the application. The engine is subscribed to, not started or stopped, by it."""
+    app = web.Application(middlewares=_middlewares(config), client_max_size=config.max_upload_bytes)
+    app[CONFIG] = config
+    app[ENGINE] = engine
+    app[FILES] = files
+    app[HUB] = SocketHub(system.server_features(config))
+    app[LOGS] = logs or LogTape()
+    app[WEB_FOLDERS] = page.own_web_folders()
+    settings.set_up(app)
+    for module in _TWINNED:
+        app.add_routes(_with_twins(module.ROUTES))
+    app.add_routes([*jobs.ROUTES, *system.INTERNAL_ROUTES, *page.FILE_ROUTES])
+    app.cleanup_ctx.append(_fan_out)
+    app.on_shutdown.append(_close_sockets)
+    app.on_response_prepare.append(border.cache_headers)
+    app.on_response_prepare.append(border.cross_origin_headers(config))
+    return app
+
+
+def _middlewares(config: ServerConfig) -> list[Middleware]:
+    """List the middlewares, outermost first."""
+    compression = [border.compress] if config.compress else []
+    limit = border.upload_limit(config.max_upload_bytes)
+    return [border.error_border, border.origin_guard(config), limit, *compression]
+
+
+def _with_twins(routes: Iterable[web.RouteDef]) -> Iterable[web.RouteDef]:
+    """Give each route its twin below /api."""
+    for route in routes:
+        yield route
+        yield web.RouteDef(route.method, "/api" + route.path, route.handler, route.kwargs)
+
+
+async def _fan_out(app: web.Application) -> AsyncIterator[None]:
+    """Send the engine's notices and the console to the websockets while the application runs."""
+    hub, logs, loop = app[HUB], app[LOGS], asyncio.get_running_loop()
+    unsubscribe = app[ENGINE].subscribe(hub.on_notice)
+
+    def show_line(line: dict[str, str]) -> None:
+        loop.call_soon_threadsafe(hub.send_log, log_message([line]))
+
+    logs.listen(show_line)
+    yield
+    logs.listen(None)
+    unsubscribe()
+
+
+async def _close_sockets(app: web.Application) -> None:
+    await app[HUB].close()

@@ -1,0 +1,110 @@
+"""Serve the page: the files of the frontend package, extensions of packs, and the empty lists it asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.resources
+import os
+from functools import cache
+from pathlib import Path
+from urllib.parse import quote
+
+from aiohttp import web
+
+from comfyserverless.server.bodies import json_response
+from comfyserverless.server.disk import is_file, resolve_inside, serve_file
+from comfyserverless.server.keys import WEB_FOLDERS
+
+OWN_PACK = "comfyserverless"
+_EXTENSIONS = "extensions"
+
+
+@cache
+def page_folder() -> str:
+    """Return the folder of the page's files, from the frontend package."""
+    return str(importlib.resources.files("comfyui_frontend_package") / "static")
+
+
+def own_web_folders() -> dict[str, Path]:
+    """Return our own page extension, if this installation has it: pack name -> folder."""
+    package = Path(__file__).resolve().parents[2]
+    for folder in (package / "web" / "extension", package.parent / "web" / "extension"):
+        if folder.is_dir():
+            return {OWN_PACK: folder}
+    return {}
+
+
+async def show_index(request: web.Request) -> web.StreamResponse:
+    """Serve the page itself, never from a cache."""
+    response = serve_file(os.path.join(page_folder(), "index.html"))
+    response.headers["Cache-Control"] = "no-cache, no-store, must-revalidate"
+    response.headers["Pragma"] = "no-cache"
+    response.headers["Expires"] = "0"
+    return response
+
+
+async def show_file(request: web.Request) -> web.StreamResponse:
+    """Serve a file of the page; whatever is not one is a plain 404, never the page."""
+    return _serve_below(page_folder(), request.match_info["path"])
+
+
+async def show_extension_file(request: web.Request) -> web.StreamResponse:
+    """Serve a file of a pack's page extension, or of the page's own ones."""
+    pack, path = request.match_info["pack"], request.match_info["path"]
+    folder = request.app[WEB_FOLDERS].get(pack)
+    if folder is None:
+        return _serve_below(page_folder(), f"{_EXTENSIONS}/{pack}/{path}")
+    return _serve_below(folder, path)
+
+
+def _serve_below(folder: Path | str, name: str) -> web.StreamResponse:
+    path = resolve_inside(folder, name)
+    if path is None or not is_file(path):
+        return web.Response(status=404)
+    return serve_file(path)
+
+
+async def list_extensions(request: web.Request) -> web.Response:
+    """List the scripts that the page imports."""
+    folders = request.app[WEB_FOLDERS]
+    return json_response(await asyncio.to_thread(_extension_urls, dict(folders)))
+
+
+def _extension_urls(folders: dict[str, Path]) -> list[str]:
+    core = Path(page_folder()) / _EXTENSIONS
+    urls = [f"/{_EXTENSIONS}/{name}" for name in _scripts_below(core)]
+    for pack, folder in folders.items():
+        urls += [f"/{_EXTENSIONS}/{quote(pack)}/{name}" for name in _scripts_below(folder)]
+    return urls
+
+
+def _scripts_below(folder: Path) -> list[str]:
+    return [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.js"))]
+
+
+async def show_empty_object(request: web.Request) -> web.Response:
+    """Answer lists that only packs fill: workflow templates, blueprints, translations, replacements."""
+    return json_response({})
+
+
+async def show_no_blueprint(request: web.Request) -> web.Response:
+    """Answer for a blueprint that does not exist."""
+    return json_response(None)
+
+
+ROUTES = (
+    web.get("/extensions", list_extensions),
+    web.get("/workflow_templates", show_empty_object),
+    web.get("/global_subgraphs", show_empty_object),
+    web.get("/global_subgraphs/{id}", show_no_blueprint),
+    web.get("/node_replacements", show_empty_object),
+    web.get("/i18n", show_empty_object),
+)
+"""Routes with an /api twin."""
+
+FILE_ROUTES = (
+    web.get("/", show_index),
+    web.get("/extensions/{pack}/{path:.+}", show_extension_file),
+    web.get("/{path:.+}", show_file),
+)
+"""Static trees; they come last, because the last one takes every path."""

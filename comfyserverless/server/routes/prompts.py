@@ -1,0 +1,209 @@
+"""Submit prompts, and look after the queue, the running one and history."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from aiohttp import web
+
+from comfyserverless.control.views import RunRecord, SubmitRequest
+from comfyserverless.core.ids import PromptId
+from comfyserverless.server.bodies import BodyError, json_response, read_object
+from comfyserverless.server.border import prompt_error
+from comfyserverless.server.keys import ENGINE, tenant_of
+from comfyserverless.server.records import history_record, queue_item, shown_number
+
+_UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_SECRETS = ("auth_token_comfy_org", "api_key_comfy_org")
+
+
+def is_prompt_id(value: Any) -> bool:
+    """Tell whether a value is a canonical UUID: lower case, with hyphens."""
+    return isinstance(value, str) and _UUID.fullmatch(value) is not None
+
+
+def prompt_ids(value: Any) -> list[PromptId]:
+    """Read a list of ids of a delete request; other values in it name nothing. Raises BodyError."""
+    if not isinstance(value, list):
+        raise BodyError("`delete` must be a list of prompt ids")
+    return [PromptId(item) for item in value if isinstance(item, str)]
+
+
+async def submit(request: web.Request) -> web.Response:
+    """Validate and enqueue a prompt."""
+    body = await read_object(request)
+    if "prompt" not in body:
+        return prompt_error("no_prompt", "No prompt provided", "No prompt provided")
+    prompt_id = body.get("prompt_id")
+    if prompt_id is not None and not is_prompt_id(prompt_id):
+        return prompt_error(
+            "invalid_prompt_id", "prompt_id must be a canonical UUID", "lower case, with hyphens"
+        )
+    result = request.app[ENGINE].submit(_submit_request(request, body, prompt_id))
+    if result.error is not None:
+        return json_response({"error": result.error, "node_errors": result.node_errors}, 400)
+    number = shown_number(result.number)
+    return json_response({"prompt_id": result.prompt_id, "number": number, "node_errors": result.node_errors})
+
+
+def _submit_request(request: web.Request, body: Mapping[str, Any], prompt_id: str | None) -> SubmitRequest:
+    client_id = _text(body, "client_id")
+    extra_data = body.get("extra_data")
+    if extra_data is not None and not isinstance(extra_data, dict):
+        raise BodyError("`extra_data` must be an object")
+    kept = {key: value for key, value in (extra_data or {}).items() if key not in _SECRETS}
+    if client_id is not None:
+        kept["client_id"] = client_id
+    kept["create_time"] = time.time_ns() // 1_000_000
+    return SubmitRequest(
+        prompt=body["prompt"],
+        tenant=tenant_of(request),
+        client_id=client_id,
+        prompt_id=None if prompt_id is None else PromptId(prompt_id),
+        number=_number(body),
+        front=bool(body.get("front", False)),
+        extra_data=kept,
+        targets=_targets(body),
+    )
+
+
+def _text(body: Mapping[str, Any], key: str) -> str | None:
+    value = body.get(key)
+    if value is not None and not isinstance(value, str):
+        raise BodyError(f"`{key}` must be a text")
+    return value
+
+
+def _number(body: Mapping[str, Any]) -> float | None:
+    if body.get("number") is None:
+        return None
+    try:
+        number = float(body["number"])
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise BodyError("`number` must be a number") from exc
+    if not math.isfinite(number):
+        raise BodyError("`number` must be finite")
+    return number
+
+
+def _targets(body: Mapping[str, Any]) -> list[str] | None:
+    targets = body.get("partial_execution_targets")
+    if targets is None:
+        return None
+    if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
+        raise BodyError("`partial_execution_targets` must be a list of node ids")
+    return targets
+
+
+async def show_remaining(request: web.Request) -> web.Response:
+    """Tell how many prompts are pending or running."""
+    remaining = request.app[ENGINE].remaining(tenant_of(request))
+    return json_response({"exec_info": {"queue_remaining": remaining}})
+
+
+async def show_queue(request: web.Request) -> web.Response:
+    """List what runs and what waits."""
+    engine, tenant = request.app[ENGINE], tenant_of(request)
+    return json_response(
+        {
+            "queue_running": [queue_item(record) for record in engine.running(tenant)],
+            "queue_pending": [queue_item(record) for record in engine.pending(tenant)],
+        }
+    )
+
+
+async def edit_queue(request: web.Request) -> web.Response:
+    """Drop pending prompts: all of them, or some."""
+    body = await read_object(request)
+    engine, tenant = request.app[ENGINE], tenant_of(request)
+    if body.get("clear"):
+        engine.clear_pending(tenant)
+    if body.get("delete") is not None:
+        engine.delete_pending(prompt_ids(body["delete"]), tenant)
+    return web.Response()
+
+
+async def interrupt(request: web.Request) -> web.Response:
+    """Stop what runs, or one prompt if it runs; 200 in any case."""
+    body = await read_object(request, may_be_empty=True)
+    prompt_id = body.get("prompt_id") or None
+    if prompt_id is None or isinstance(prompt_id, str):
+        request.app[ENGINE].interrupt(None if prompt_id is None else PromptId(prompt_id), tenant_of(request))
+    return web.Response()
+
+
+async def free(request: web.Request) -> web.Response:
+    """Drop weights, and with `free_memory` cached results, once idle."""
+    body = await read_object(request, may_be_empty=True)
+    wants_memory = bool(body.get("free_memory"))
+    wants_models = bool(body.get("unload_models")) or wants_memory
+    if wants_models:
+        request.app[ENGINE].free(unload_models=True, free_memory=wants_memory)
+    return web.Response()
+
+
+async def show_history(request: web.Request) -> web.Response:
+    """List ended prompts, oldest first: the newest `max_items`, or from `offset` on."""
+    records = request.app[ENGINE].history(tenant_of(request))
+    max_items, offset = _query_int(request, "max_items"), _query_int(request, "offset")
+    return json_response(
+        {record.prompt_id: history_record(record) for record in page_of(records, max_items, offset)}
+    )
+
+
+def page_of(records: Sequence[RunRecord], max_items: int | None, offset: int | None) -> list[RunRecord]:
+    """Cut a page out of history; without offset, or with a negative one, it counts from the newest end."""
+    if max_items is not None and max_items < 0:
+        max_items = None
+    if offset is None or offset < 0:
+        start = 0 if max_items is None else max(0, len(records) - max_items)
+    else:
+        start = offset
+    return list(records[start:] if max_items is None else records[start : start + max_items])
+
+
+def _query_int(request: web.Request, name: str) -> int | None:
+    text = request.query.get(name)
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError as exc:
+        raise BodyError(f"{name} must be an integer") from exc
+
+
+async def show_history_of(request: web.Request) -> web.Response:
+    """Show one ended prompt, `{}` if there is none of that id."""
+    prompt_id = PromptId(request.match_info["prompt_id"])
+    record = request.app[ENGINE].find(prompt_id, tenant_of(request))
+    if record is None or record.ended_ms is None:
+        return json_response({})
+    return json_response({prompt_id: history_record(record)})
+
+
+async def edit_history(request: web.Request) -> web.Response:
+    """Forget ended prompts: all of them, or some."""
+    body = await read_object(request)
+    engine, tenant = request.app[ENGINE], tenant_of(request)
+    if body.get("clear"):
+        engine.clear_history(tenant)
+    if body.get("delete") is not None:
+        engine.delete_history(prompt_ids(body["delete"]), tenant)
+    return web.Response()
+
+
+ROUTES = (
+    web.get("/prompt", show_remaining),
+    web.post("/prompt", submit),
+    web.get("/queue", show_queue),
+    web.post("/queue", edit_queue),
+    web.post("/interrupt", interrupt),
+    web.post("/free", free),
+    web.get("/history", show_history),
+    web.post("/history", edit_history),
+    web.get("/history/{prompt_id}", show_history_of),
+)

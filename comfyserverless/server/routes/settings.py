@@ -1,0 +1,95 @@
+"""Keep the page's settings per user, and say who the users are."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from comfyserverless.server.bodies import encode_json, error_response, json_response, read_json, read_object
+from comfyserverless.server.disk import is_folder, write_file
+from comfyserverless.server.routes.userdata import user_folder
+
+_log = logging.getLogger(__name__)
+
+_FILE = "comfy.settings.json"
+_LOCK = web.AppKey("settings_lock", asyncio.Lock)
+
+
+def set_up(app: web.Application) -> None:
+    """Give the application the lock that keeps concurrent writers from losing each other's keys."""
+    app[_LOCK] = asyncio.Lock()
+
+
+def _load(path: str) -> dict[str, Any]:
+    """Read settings; a broken file is set aside, because a page without settings is better than none."""
+    try:
+        with open(path, "rb") as file:
+            settings = msgspec.json.decode(file.read())
+    except FileNotFoundError:
+        return {}
+    except (msgspec.DecodeError, RecursionError):
+        settings = None
+    if isinstance(settings, dict):
+        return settings
+    _log.error("The settings file is not a JSON object; it is kept as %s.broken", _FILE)
+    os.replace(path, path + ".broken")
+    return {}
+
+
+async def _change(request: web.Request, changes: dict[str, Any]) -> web.Response:
+    path = os.path.join(user_folder(request), _FILE)
+    async with request.app[_LOCK]:
+        settings = await asyncio.to_thread(_load, path)
+        settings.update(changes)
+        await asyncio.to_thread(write_file, path, encode_json(settings), may_replace=True)
+    return web.Response()
+
+
+async def _settings(request: web.Request) -> dict[str, Any]:
+    async with request.app[_LOCK]:
+        return await asyncio.to_thread(_load, os.path.join(user_folder(request), _FILE))
+
+
+async def show_settings(request: web.Request) -> web.Response:
+    """Show all settings."""
+    return json_response(await _settings(request))
+
+
+async def change_settings(request: web.Request) -> web.Response:
+    """Merge an object into the settings."""
+    return await _change(request, await read_object(request))
+
+
+async def show_setting(request: web.Request) -> web.Response:
+    """Show one setting, null if it was never set."""
+    return json_response((await _settings(request)).get(request.match_info["id"]))
+
+
+async def change_setting(request: web.Request) -> web.Response:
+    """Set one setting to the JSON body."""
+    return await _change(request, {request.match_info["id"]: await read_json(request)})
+
+
+async def show_users(request: web.Request) -> web.Response:
+    """Say that there is one user; `migrated` tells whether its folder exists."""
+    return json_response({"storage": "server", "migrated": is_folder(user_folder(request))})
+
+
+async def add_user(request: web.Request) -> web.Response:
+    """Refuse: a single-user server has no user list."""
+    return error_response("This server has a single user", 400)
+
+
+ROUTES = (
+    web.get("/settings", show_settings),
+    web.post("/settings", change_settings),
+    web.get("/settings/{id}", show_setting),
+    web.post("/settings/{id}", change_setting),
+    web.get("/users", show_users),
+    web.post("/users", add_user),
+)

@@ -1,0 +1,183 @@
+"""Tell what this server is: machine, devices, features, console lines, folders."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from aiohttp import web
+
+from comfyserverless import __version__
+from comfyserverless.control.views import WorkerView
+from comfyserverless.core.config import ServerConfig
+from comfyserverless.server.bodies import json_response, read_object
+from comfyserverless.server.keys import CONFIG, ENGINE, FILES, HUB, LOGS, tenant_of
+
+COMPATIBLE_VERSION = "0.8.0"
+"""The ComfyUI release whose behaviour this server was compared with."""
+
+_KINDS = ("output", "input", "temp")
+
+
+def server_features(config: ServerConfig) -> dict[str, Any]:
+    """Return the flags of `/features` and of the websocket exchange."""
+    return {
+        "supports_preview_metadata": True,
+        "max_upload_size": config.max_upload_bytes,
+        "node_replacements": False,
+        "assets": False,
+    }
+
+
+@cache
+def package_version(name: str) -> str | None:
+    """Return an installed package's version without importing it."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def read_memory() -> tuple[int, int]:
+    """Return (total, available) bytes of main memory."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        return _kib(fields["MemTotal"]), _kib(fields["MemAvailable"])
+    except (OSError, KeyError, ValueError):
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return total, total
+
+
+def _kib(text: str) -> int:
+    return int(text.split()[0]) * 1024
+
+
+async def show_stats(request: web.Request) -> web.Response:
+    """Describe the machine and the workers' devices, the primary one first."""
+    total_bytes, free_bytes = read_memory()
+    views = request.app[ENGINE].workers()
+    frontend = package_version("comfyui-frontend-package")
+    torch = next((view.torch_version for view in views if view.torch_version), package_version("torch"))
+    system = {
+        "os": sys.platform,
+        "ram_total": total_bytes,
+        "ram_free": free_bytes,
+        "comfyui_version": COMPATIBLE_VERSION,
+        "comfyserverless_version": __version__,
+        "required_frontend_version": frontend,
+        "installed_templates_version": None,
+        "required_templates_version": None,
+        "python_version": sys.version,
+        "pytorch_version": torch,
+        "embedded_python": False,
+        "argv": list(request.app[CONFIG].argv),
+    }
+    devices = [_device(view) for view in views if view.device_kind]
+    return json_response({"system": system, "devices": devices or [_processor(total_bytes, free_bytes)]})
+
+
+def _device(view: WorkerView) -> dict[str, Any]:
+    is_processor = view.device_kind == "cpu"
+    return {
+        "name": view.device_name,
+        "type": view.device_kind,
+        "index": view.device_index,
+        "vram_total": view.device_total_bytes,
+        "vram_free": view.device_free_bytes,
+        "torch_vram_total": view.device_total_bytes if is_processor else view.resident_bytes,
+        "torch_vram_free": view.device_free_bytes if is_processor else 0,
+    }
+
+
+def _processor(total_bytes: int, free_bytes: int) -> dict[str, Any]:
+    """Stand in while no worker has reported its device yet."""
+    return {
+        "name": "cpu",
+        "type": "cpu",
+        "index": None,
+        "vram_total": total_bytes,
+        "vram_free": free_bytes,
+        "torch_vram_total": total_bytes,
+        "torch_vram_free": free_bytes,
+    }
+
+
+async def show_features(request: web.Request) -> web.Response:
+    """Show the server's feature flags."""
+    return json_response(server_features(request.app[CONFIG]))
+
+
+async def open_socket(request: web.Request) -> web.WebSocketResponse:
+    """Run a page's websocket."""
+    engine, tenant = request.app[ENGINE], tenant_of(request)
+
+    def look_up(sid: str) -> tuple[int, str | None]:
+        nodes = [record.current_node for record in engine.running(tenant) if record.client_id == sid]
+        return engine.remaining(tenant), next((node for node in reversed(nodes) if node is not None), None)
+
+    return await request.app[HUB].serve(request, tenant, look_up)
+
+
+async def show_logs(request: web.Request) -> web.Response:
+    """Show the last console lines as one text."""
+    return json_response(request.app[LOGS].text())
+
+
+async def show_raw_logs(request: web.Request) -> web.Response:
+    """Show the last console lines one by one."""
+    return json_response({"entries": request.app[LOGS].entries(), "size": {"cols": 80, "rows": 24}})
+
+
+async def subscribe_logs(request: web.Request) -> web.Response:
+    """Start or stop console lines on a page's websocket."""
+    body = await read_object(request)
+    request.app[HUB].set_log_reader(str(body.get("clientId")), is_enabled=bool(body.get("enabled")))
+    return web.Response()
+
+
+async def show_folders(request: web.Request) -> web.Response:
+    """Show the search paths of each folder key."""
+    files = request.app[FILES]
+    return json_response({key: files.paths(key) for key in files.keys()})  # noqa: SIM118
+
+
+async def list_folder(request: web.Request) -> web.Response:
+    """List the files at the top of input, output or temp, newest first."""
+    kind = request.match_info["kind"]
+    if kind not in _KINDS:
+        return json_response({"error": f"The folder must be one of {', '.join(_KINDS)}"}, 400)
+    return json_response(await asyncio.to_thread(_newest_first, str(request.app[FILES].base(kind))))
+
+
+def _newest_first(folder: str) -> list[str]:
+    try:
+        entries = [
+            (entry.stat().st_mtime_ns, entry.name)
+            for entry in os.scandir(folder)
+            if entry.is_file() and not entry.name.startswith(".")
+        ]
+    except FileNotFoundError:
+        return []
+    return [name for _, name in sorted(entries, reverse=True)]
+
+
+ROUTES = (
+    web.get("/system_stats", show_stats),
+    web.get("/features", show_features),
+    web.get("/ws", open_socket),
+)
+"""Routes with an /api twin."""
+
+INTERNAL_ROUTES = (
+    web.get("/internal/logs", show_logs),
+    web.get("/internal/logs/raw", show_raw_logs),
+    web.patch("/internal/logs/subscribe", subscribe_logs),
+    web.get("/internal/folder_paths", show_folders),
+    web.get("/internal/files/{kind}", list_folder),
+)
+"""Routes of the page only, without a twin."""

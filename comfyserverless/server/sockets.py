@@ -1,0 +1,233 @@
+"""Keep the websockets of the page: who listens, what waits to be sent, and what a slow client loses.
+
+Every socket has one queue, so its messages leave in the order of emission. The queue is bounded: beyond the
+soft limit waiting previews and progress are dropped (later ones repeat them), beyond the hard limit the
+socket is closed, and the page reconnects and reads the state again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from comfyserverless.control.views import Notice
+from comfyserverless.core.ids import TenantId
+from comfyserverless.server.wire import Outgoing, Support, Translator, status_data, text_frame
+
+_log = logging.getLogger(__name__)
+
+SOFT_LIMIT_BYTES = 4 << 20
+HARD_LIMIT_BYTES = 32 << 20
+HARD_LIMIT_FRAMES = 20_000
+
+Frame = str | bytes
+
+
+@dataclass(slots=True)
+class Backlog:
+    """Frames that wait for one socket, oldest first.
+
+    The page needs every other frame; droppable ones only inform and are repeated by later ones.
+    """
+
+    frames: deque[tuple[Frame, bool]] = field(default_factory=deque)
+    waiting_bytes: int = 0
+    droppable_frames: int = 0
+
+    def push(self, frame: Frame, *, is_droppable: bool) -> bool:
+        """Append a frame, dropping what may be dropped when much waits; False if the limit is passed."""
+        if self.waiting_bytes > SOFT_LIMIT_BYTES:
+            self._drop()
+            if is_droppable and self.waiting_bytes > SOFT_LIMIT_BYTES:
+                return True
+        self.frames.append((frame, is_droppable))
+        self.waiting_bytes += len(frame)
+        self.droppable_frames += is_droppable
+        return self.waiting_bytes <= HARD_LIMIT_BYTES and len(self.frames) <= HARD_LIMIT_FRAMES
+
+    def pop(self) -> Frame:
+        """Remove the oldest frame."""
+        frame, is_droppable = self.frames.popleft()
+        self.waiting_bytes -= len(frame)
+        self.droppable_frames -= is_droppable
+        return frame
+
+    def _drop(self) -> None:
+        if self.droppable_frames:
+            self.frames = deque(entry for entry in self.frames if not entry[1])
+            self.waiting_bytes = sum(len(frame) for frame, _ in self.frames)
+            self.droppable_frames = 0
+
+
+class Socket:
+    """One open websocket: its id, what its page understands, and its writer."""
+
+    def __init__(
+        self, sid: str, tenant: TenantId, request: web.Request, connection: web.WebSocketResponse
+    ) -> None:
+        self.sid = sid
+        self.tenant = tenant
+        self.request = request
+        self.flags: Mapping[str, Any] = {}
+        self.connection = connection
+        self._backlog = Backlog()
+        self._wakeup = asyncio.Event()
+        self._is_overrun = False
+
+    def takes(self, support: Support) -> bool:
+        """Tell whether a message for sockets of that kind is for this one."""
+        if support is Support.ANY:
+            return True
+        return bool(self.flags.get("supports_preview_metadata")) == (support is Support.METADATA)
+
+    def push(self, frame: Frame, *, is_droppable: bool = False) -> None:
+        """Queue a frame; a client that does not read is cut off instead of filling memory."""
+        if self._is_overrun:
+            return
+        if not self._backlog.push(frame, is_droppable=is_droppable):
+            _log.warning("Closing a websocket that does not read its messages (client %s)", self.sid)
+            self._is_overrun = True
+        self._wakeup.set()
+
+    async def write(self) -> None:
+        """Send queued frames until the socket closes; runs as a task beside the reader."""
+        while not self._is_overrun:
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            while self._backlog.frames and not self._is_overrun:
+                frame = self._backlog.pop()
+                if isinstance(frame, str):
+                    await self.connection.send_str(frame)
+                else:
+                    await self.connection.send_bytes(frame)
+
+
+class SocketHub:
+    """Route messages to sockets by tenant and client id."""
+
+    def __init__(self, features: Mapping[str, Any]) -> None:
+        self.features = features
+        self._translator = Translator()
+        #: the newest socket of each (tenant, client id).
+        self._by_id: dict[tuple[TenantId, str], Socket] = {}
+        #: every open socket, also replaced ones, with its writer.
+        self._writers: dict[Socket, asyncio.Task[None]] = {}
+        self._log_readers: set[str] = set()
+
+    def on_notice(self, notice: Notice) -> None:
+        """Send what a notice causes; listener of the engine."""
+        self._send_all(self._translator.translate(notice))
+        if self._translator.has_held:
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def send(self, message: Outgoing) -> None:
+        """Send one message to whom it is for; it is encoded once, and only if somebody listens."""
+        frame: Frame | None = None
+        for socket in self._audience(message):
+            if frame is None:
+                frame = message.frame()
+            socket.push(frame, is_droppable=message.is_droppable)
+
+    def send_log(self, data: Mapping[str, Any]) -> None:
+        """Send console lines to the pages that asked for them."""
+        for sid in self._log_readers:
+            for socket in [socket for (_, name), socket in self._by_id.items() if name == sid]:
+                socket.push(text_frame("logs", data), is_droppable=True)
+
+    def set_log_reader(self, sid: str, *, is_enabled: bool) -> None:
+        """Start or stop console lines for a socket; unknown ids are ignored."""
+        if is_enabled and any(name == sid for _, name in self._by_id):
+            self._log_readers.add(sid)
+        else:
+            self._log_readers.discard(sid)
+
+    async def serve(
+        self, request: web.Request, tenant: TenantId, look_up: Callable[[str], tuple[int, str | None]]
+    ) -> web.WebSocketResponse:
+        """Run one websocket until it closes.
+
+        look_up: given the client id, return (queue length, the node that runs now for this client or None).
+        """
+        connection = web.WebSocketResponse()
+        await connection.prepare(request)
+        sid = request.query.get("clientId") or uuid.uuid4().hex
+        socket = Socket(sid, tenant, request, connection)
+        remaining, node = look_up(sid)
+        socket.push(text_frame("status", {**status_data(remaining), "sid": sid}))
+        if node is not None:
+            socket.push(text_frame("executing", {"node": node}))
+        self._by_id[tenant, sid] = socket
+        self._writers[socket] = asyncio.ensure_future(self._write(socket))
+        try:
+            await self._read(socket)
+        finally:
+            self._remove(socket)
+        return connection
+
+    async def close(self) -> None:
+        """Close all sockets; the server is going away."""
+        sockets = list(self._writers)
+        closing = (socket.connection.close(code=WSCloseCode.GOING_AWAY) for socket in sockets)
+        await asyncio.gather(*closing, return_exceptions=True)
+
+    def _audience(self, message: Outgoing) -> list[Socket]:
+        if message.client_id is not None:
+            socket = self._by_id.get((message.tenant, message.client_id))
+            return [socket] if socket is not None and socket.takes(message.support) else []
+        return [
+            socket
+            for (tenant, _), socket in self._by_id.items()
+            if tenant == message.tenant and socket.takes(message.support)
+        ]
+
+    def _send_all(self, messages: list[Outgoing]) -> None:
+        for message in messages:
+            self.send(message)
+
+    def _flush(self) -> None:
+        self._send_all(self._translator.flush())
+
+    async def _write(self, socket: Socket) -> None:
+        """Write until the peer is gone; afterwards the connection is closed, so that the reader ends too."""
+        try:
+            await socket.write()
+        except (ConnectionError, RuntimeError):  # closed under us: aiohttp says either
+            _log.debug("Websocket %s went away while sending", socket.sid)
+        if (transport := socket.request.transport) is not None:
+            transport.abort()
+
+    async def _read(self, socket: Socket) -> None:
+        """Take the feature exchange, which counts only as the first message; ignore all else."""
+        is_first = True
+        async for message in socket.connection:
+            if message.type is WSMsgType.ERROR:
+                break
+            if is_first and message.type is WSMsgType.TEXT:
+                self._exchange_features(socket, message.data)
+            is_first = False
+
+    def _exchange_features(self, socket: Socket, text: str) -> None:
+        try:
+            message = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            _log.warning("Websocket %s sent a message that is not JSON", socket.sid)
+            return
+        if not isinstance(message, dict) or message.get("type") != "feature_flags":
+            return
+        flags = message.get("data")
+        socket.flags = flags if isinstance(flags, dict) else {}
+        socket.push(text_frame("feature_flags", self.features))
+
+    def _remove(self, socket: Socket) -> None:
+        self._writers.pop(socket).cancel()
+        if self._by_id.get((socket.tenant, socket.sid)) is socket:
+            del self._by_id[socket.tenant, socket.sid]
+            self._log_readers.discard(socket.sid)

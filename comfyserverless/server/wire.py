@@ -1,0 +1,242 @@
+"""Turn what happens in runs into ComfyUI's websocket messages; pure, no sockets.
+
+Order and recipients follow the recorded server. A job's messages go to the client that submitted it;
+without a client only progress, previews and the interruption are sent, to every socket. A preview reaches
+clients that know its metadata before the `progress` of its step, all others after it: so `progress` is held
+back until the next notice, or until `flush`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from comfyserverless.control.views import (
+    NodeExecuted,
+    NodeFinished,
+    NodePreview,
+    NodeProgress,
+    NodesCached,
+    NodeStarted,
+    Notice,
+    QueueChanged,
+    RunEnded,
+    RunEvent,
+    RunFailed,
+    RunInterrupted,
+    RunStarted,
+    RunSucceeded,
+)
+from comfyserverless.core.ids import NodeId, PromptId, TenantId
+from comfyserverless.server.bodies import encode_json
+
+_PREVIEW = 1
+_PREVIEW_WITH_METADATA = 4
+_JPEG = 1
+
+Lifecycle = RunStarted | NodesCached | RunSucceeded | RunFailed | RunInterrupted
+
+
+class Support(Enum):
+    """Which sockets a message is for, by what they said they understand."""
+
+    ANY = "any"
+    METADATA = "metadata"
+    LEGACY = "legacy"
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One message and who gets it; client_id None means every socket of the tenant.
+
+    is_droppable: a slow client loses nothing that later messages do not repeat.
+    """
+
+    tenant: TenantId
+    client_id: str | None
+    type: str
+    data: Mapping[str, Any]
+    image: bytes = b""
+    support: Support = Support.ANY
+    is_droppable: bool = False
+
+    def frame(self) -> str | bytes:
+        """Encode for the socket: text, or binary for previews."""
+        if self.type == "preview":
+            return struct.pack(">II", _PREVIEW, _JPEG) + self.image
+        if self.type == "preview_with_metadata":
+            header = encode_json(self.data)
+            return struct.pack(">II", _PREVIEW_WITH_METADATA, len(header)) + header + self.image
+        return text_frame(self.type, self.data)
+
+
+def text_frame(kind: str, data: Any) -> str:
+    """Encode one text message."""
+    return encode_json({"type": kind, "data": data}).decode()
+
+
+def status_data(remaining: int) -> dict[str, Any]:
+    """Return the data of a `status` message."""
+    return {"status": {"exec_info": {"queue_remaining": remaining}}}
+
+
+def lifecycle_message(event: Lifecycle) -> tuple[str, dict[str, Any]]:
+    """Return (type, data) of an event that history keeps too."""
+    run = {"prompt_id": event.run}
+    match event:
+        case RunStarted():
+            return "execution_start", {**run, "timestamp": event.at_ms}
+        case NodesCached():
+            return "execution_cached", {"nodes": list(event.nodes), **run, "timestamp": event.at_ms}
+        case RunSucceeded():
+            return "execution_success", {**run, "timestamp": event.at_ms}
+        case RunInterrupted():
+            return "execution_interrupted", {
+                **run,
+                "node_id": event.node,
+                "node_type": event.node_type,
+                "executed": list(event.executed),
+                "timestamp": event.at_ms,
+            }
+        case RunFailed():
+            return "execution_error", _failure_data(event)
+
+
+def _failure_data(event: RunFailed) -> dict[str, Any]:
+    return {
+        "prompt_id": event.run,
+        "node_id": event.node,
+        "node_type": event.node_type,
+        "executed": list(event.executed),
+        "exception_message": event.exception_message,
+        "exception_type": event.exception_type,
+        "traceback": list(event.traceback),
+        "current_inputs": dict(event.current_inputs),
+        "current_outputs": list(event.current_outputs),
+        "timestamp": event.at_ms,
+    }
+
+
+class Translator:
+    """Remember per run which nodes were seen, because `progress_state` repeats all of them."""
+
+    def __init__(self) -> None:
+        #: all and only runs with a started node that have not ended; inner dicts are replaced, never changed.
+        self._nodes: dict[PromptId, dict[NodeId, dict[str, Any]]] = {}
+        #: all and only `progress` messages whose step may still get a preview.
+        self._held: dict[PromptId, Outgoing] = {}
+        self._handlers: dict[type, Callable[[Any], list[Outgoing]]] = {
+            RunStarted: self._on_lifecycle,
+            NodesCached: self._on_lifecycle,
+            RunSucceeded: self._on_lifecycle,
+            RunFailed: self._on_lifecycle,
+            RunInterrupted: self._on_lifecycle,
+            NodeStarted: self._on_node_started,
+            NodeProgress: self._on_node_progress,
+            NodePreview: self._on_node_preview,
+            NodeExecuted: self._on_node_executed,
+            NodeFinished: self._on_node_finished,
+            RunEnded: self._on_run_ended,
+        }
+
+    def translate(self, notice: Notice) -> list[Outgoing]:
+        """Return the messages that a notice causes, in the order of sending."""
+        if isinstance(notice, QueueChanged):
+            return [Outgoing(notice.tenant, None, "status", status_data(notice.remaining))]
+        if isinstance(notice, NodePreview):
+            return self._on_node_preview(notice)
+        return [*self._release(notice.run), *self._handlers[type(notice)](notice)]
+
+    def flush(self) -> list[Outgoing]:
+        """Return the held messages: no preview came."""
+        held = list(self._held.values())
+        self._held.clear()
+        return held
+
+    @property
+    def has_held(self) -> bool:
+        """Tell whether `flush` has something to send."""
+        return bool(self._held)
+
+    def _release(self, run: PromptId) -> list[Outgoing]:
+        held = self._held.pop(run, None)
+        return [] if held is None else [held]
+
+    def _on_lifecycle(self, event: Lifecycle) -> list[Outgoing]:
+        kind, data = lifecycle_message(event)
+        if event.client_id is None and not isinstance(event, RunInterrupted):
+            return []
+        return [_outgoing(event, kind, data)]
+
+    def _on_node_started(self, event: NodeStarted) -> list[Outgoing]:
+        state = self._progress_state(event, event.node, 0.0, 1.0, "running")
+        if event.client_id is None:
+            return [state]
+        data = {"node": event.node, "display_node": event.node, "prompt_id": event.run}
+        return [state, _outgoing(event, "executing", data)]
+
+    def _on_node_progress(self, event: NodeProgress) -> list[Outgoing]:
+        data = {"value": event.value, "max": event.maximum, "prompt_id": event.run, "node": event.node}
+        self._held[event.run] = _outgoing(event, "progress", data, is_droppable=True)
+        return [self._progress_state(event, event.node, event.value, event.maximum, "running")]
+
+    def _on_node_preview(self, event: NodePreview) -> list[Outgoing]:
+        progress = self._release(event.run)
+        legacy = _preview(event, "preview", {}, Support.ANY if event.client_id is None else Support.LEGACY)
+        if event.client_id is None:
+            return [*progress, legacy]
+        data = {
+            "node_id": event.node,
+            "prompt_id": event.run,
+            "display_node_id": event.node,
+            "parent_node_id": None,
+            "real_node_id": event.node,
+            "image_type": "image/jpeg",
+        }
+        return [_preview(event, "preview_with_metadata", data, Support.METADATA), *progress, legacy]
+
+    def _on_node_executed(self, event: NodeExecuted) -> list[Outgoing]:
+        if event.client_id is None:
+            return []
+        output = None if event.ui is None else dict(event.ui)
+        data = {"node": event.node, "display_node": event.node, "output": output, "prompt_id": event.run}
+        return [_outgoing(event, "executed", data)]
+
+    def _on_node_finished(self, event: NodeFinished) -> list[Outgoing]:
+        seen = self._nodes.get(event.run, {}).get(event.node)
+        maximum = 1 if seen is None else seen["max"]
+        return [self._progress_state(event, event.node, maximum, maximum, "finished")]
+
+    def _on_run_ended(self, event: RunEnded) -> list[Outgoing]:
+        self._nodes.pop(event.run, None)
+        if event.client_id is None:
+            return []
+        return [_outgoing(event, "executing", {"node": None, "prompt_id": event.run})]
+
+    def _progress_state(
+        self, event: RunEvent, node: NodeId, value: float, maximum: float, state: str
+    ) -> Outgoing:
+        nodes = self._nodes.setdefault(event.run, {})
+        nodes[node] = {
+            "value": value,
+            "max": maximum,
+            "state": state,
+            "node_id": node,
+            "prompt_id": event.run,
+            "display_node_id": node,
+            "parent_node_id": None,
+            "real_node_id": node,
+        }
+        data = {"prompt_id": event.run, "nodes": dict(nodes)}
+        return _outgoing(event, "progress_state", data, is_droppable=True)
+
+
+def _outgoing(event: RunEvent, kind: str, data: Mapping[str, Any], *, is_droppable: bool = False) -> Outgoing:
+    return Outgoing(event.tenant, event.client_id, kind, data, is_droppable=is_droppable)
+
+
+def _preview(event: NodePreview, kind: str, data: Mapping[str, Any], support: Support) -> Outgoing:
+    return Outgoing(event.tenant, event.client_id, kind, data, event.jpeg, support, is_droppable=True)
