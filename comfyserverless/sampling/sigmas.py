@@ -1,0 +1,66 @@
+"""Cut a schedule to the part that one sampling call walks: strength, first and last step.
+
+The rules are those of ComfyUI's KSampler and KSampler (Advanced) as its users know them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from comfyserverless.sampling.parametrization import Parametrization
+from comfyserverless.sampling.schedules import schedule_levels
+
+FULL_STRENGTH = 0.9999
+"""A `denoise` above this walks the whole schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class WalkRequest:
+    """Which levels to walk.
+
+    denoise: share of the noise to start from, in 0..1; less than full walks the end of a schedule of steps /
+    denoise steps. start_step, last_step: half-open range of steps, None for the ends. force_full_denoise: end
+    at level 0 even where last_step cuts. discards_penultimate: the sampler cannot use the level before 0.
+    """
+
+    scheduler: str
+    steps: int
+    denoise: float = 1.0
+    start_step: int | None = None
+    last_step: int | None = None
+    force_full_denoise: bool = False
+    discards_penultimate: bool = False
+
+
+def walk_sigmas(parametrization: Parametrization, request: WalkRequest) -> Tensor:
+    """Return the levels to walk, [N + 1] float32 descending; fewer than two levels mean nothing to do.
+
+    Raises PromptError for an unknown scheduler.
+    """
+    sigmas = _strength_sigmas(parametrization, request)
+    last, first = request.last_step, request.start_step
+    if last is not None and last < len(sigmas) - 1:
+        sigmas = sigmas[: last + 1].clone()
+        if request.force_full_denoise:
+            sigmas[-1] = 0
+    if first is not None:
+        sigmas = sigmas[first:] if first < len(sigmas) - 1 else sigmas[:0]
+    return sigmas.clone()
+
+
+def _strength_sigmas(parametrization: Parametrization, request: WalkRequest) -> Tensor:
+    if request.denoise > FULL_STRENGTH:
+        return _scheduled(parametrization, request, request.steps)
+    if request.denoise <= 0.0:
+        return torch.zeros(0)
+    return _scheduled(parametrization, request, int(request.steps / request.denoise))[-(request.steps + 1) :]
+
+
+def _scheduled(parametrization: Parametrization, request: WalkRequest, steps: int) -> Tensor:
+    if not request.discards_penultimate:
+        return schedule_levels(request.scheduler, parametrization, steps)
+    sigmas = schedule_levels(request.scheduler, parametrization, steps + 1)
+    return torch.cat([sigmas[:-2], sigmas[-1:]])

@@ -1,0 +1,128 @@
+"""Prove that samplers converge at their order, and that their state can move anywhere."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from comfyserverless.core.errors import PromptError
+from comfyserverless.sampling.samplers.base import Sampler, SamplerState
+from comfyserverless.sampling.samplers.registry import SAMPLERS, find_sampler
+
+DATA_STD = 1.5
+SIGMAS = torch.tensor([10.0, 6.0, 3.0, 1.4, 0.5, 0.1, 0.0])
+NO_NOISE = {"eta": 0.0}
+
+# Global order on a smooth path: UniPC's last step is a first-order predictor, so that its error, O(h^2), rules.
+ORDERS = {
+    "euler": 1,
+    "ddim": 1,
+    "euler_ancestral": 1,
+    "heun": 2,
+    "dpmpp_2m": 2,
+    "dpmpp_2m_sde": 2,
+    "dpmpp_2m_sde_heun": 2,
+    "uni_pc": 2,
+    "uni_pc_bh2": 2,
+}
+
+
+def denoise_gaussian(x: Tensor, sigma: Tensor) -> Tensor:
+    """Return the exact denoiser of normal data with DATA_STD."""
+    return x * DATA_STD**2 / (DATA_STD**2 + sigma**2)
+
+
+def solve(sampler: Sampler, x: Tensor, sigmas: Tensor, options: Mapping[str, Any] | None = None) -> Tensor:
+    state = sampler.begin(x, sigmas, 3, options or {})
+    while not sampler.is_done(state):
+        state = sampler.advance(state, denoise_gaussian(*sampler.query(state)))
+    return sampler.result(state)
+
+
+def error_of(sampler: Sampler, steps: int) -> float:
+    first, last = 8.0, 0.5
+    sigmas = torch.logspace(1, 0, steps + 1, dtype=torch.float64)
+    sigmas = last * (first / last) ** sigmas.sub(1).div(9)
+    x = torch.ones(1, 1, 1, 1, dtype=torch.float64)
+    exact = ((last**2 + DATA_STD**2) / (first**2 + DATA_STD**2)) ** 0.5
+    return abs(float(solve(sampler, x, sigmas, NO_NOISE)) - exact)
+
+
+@pytest.mark.parametrize(("name", "order"), ORDERS.items())
+def test_error_falls_at_the_order_of_the_method(name: str, order: int) -> None:
+    coarse, fine = (error_of(SAMPLERS[name], steps) for steps in (64, 128))
+    slope = torch.log2(torch.tensor(coarse / fine)).item()
+    assert slope == pytest.approx(order, abs=0.3)
+
+
+def test_every_sampler_has_a_tested_order() -> None:
+    assert {name.removesuffix("_gpu") for name in SAMPLERS} == set(ORDERS)
+
+
+@pytest.mark.parametrize("name", ["euler_ancestral", "dpmpp_2m_sde", "dpmpp_2m_sde_heun"])
+def test_fresh_noise_keeps_the_distribution(name: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 1, 150, 150, generator=generator) * (10**2 + DATA_STD**2) ** 0.5
+    sigmas = torch.cat([torch.logspace(1, -2, 40), torch.zeros(1)])
+    assert float(solve(SAMPLERS[name], x, sigmas).std()) == pytest.approx(DATA_STD, rel=0.05)
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLERS))
+def test_walk_that_moves_at_every_boundary_has_the_same_bits(name: str) -> None:
+    sampler = SAMPLERS[name]
+    x = torch.randn(2, 4, 4, 4, generator=torch.Generator().manual_seed(1))
+    straight = moved = sampler.begin(x, SIGMAS, 2**64 - 1, {})
+    while not sampler.is_done(straight):
+        straight = sampler.advance(straight, denoise_gaussian(*sampler.query(straight)))
+        denoised = denoise_gaussian(*sampler.query(moved))
+        moved = sampler.advance(pickle.loads(pickle.dumps(moved)), denoised)
+    assert torch.equal(sampler.result(straight), sampler.result(moved))
+
+
+def leaves(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [leaf for item in value.values() for leaf in leaves(item)]
+    if isinstance(value, list):
+        return [leaf for item in value for leaf in leaves(item)]
+    return [value]
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLERS))
+def test_state_is_literals_and_tensors_and_never_changes(name: str) -> None:
+    sampler = SAMPLERS[name]
+    state: SamplerState = sampler.begin(torch.ones(1, 4, 4, 4), SIGMAS, 1, {})
+    while not sampler.is_done(state):
+        assert all(leaf is None or isinstance(leaf, int | float | str | Tensor) for leaf in leaves(state))
+        before = pickle.dumps(state)
+        following = sampler.advance(state, denoise_gaussian(*sampler.query(state)))
+        assert pickle.dumps(state) == before
+        state = following
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLERS))
+def test_listed_evaluations_are_those_that_happen(name: str) -> None:
+    sampler = SAMPLERS[name]
+    state = sampler.begin(torch.ones(1, 4, 4, 4), SIGMAS, 1, {})
+    for evaluation in sampler.evaluations(SIGMAS):
+        x, sigma = sampler.query(state)
+        assert (state["step"], float(sigma)) == (evaluation.step, evaluation.sigma)
+        state = sampler.advance(state, denoise_gaussian(x, sigma))
+        assert (state["step"] > evaluation.step) == evaluation.is_last_of_step
+    assert sampler.is_done(state)
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLERS))
+def test_single_step_gives_the_denoised_latent(name: str) -> None:
+    x = torch.randn(1, 4, 4, 4, generator=torch.Generator().manual_seed(1)) * 10
+    result = solve(SAMPLERS[name], x, torch.tensor([10.0, 0.0]))
+    torch.testing.assert_close(result, denoise_gaussian(x, torch.tensor(10.0)), atol=2e-3, rtol=1e-3)
+
+
+def test_unknown_sampler_names_the_known_ones() -> None:
+    with pytest.raises(PromptError, match=r"'plms' is not supported; known: euler, .*uni_pc_bh2"):
+        find_sampler("plms")

@@ -1,0 +1,60 @@
+"""Check which part of a schedule a sampling call walks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from comfyserverless.sampling.parametrization import discrete_parametrization
+from comfyserverless.sampling.sigmas import WalkRequest, walk_sigmas
+
+RECORDED = load_file(Path(__file__).parent / "data" / "sigmas_sd15.safetensors")
+PARAMETRIZATION = discrete_parametrization("epsilon")
+
+
+def walk(**changes: object) -> torch.Tensor:
+    return walk_sigmas(PARAMETRIZATION, WalkRequest("normal", 10, **changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("case", sorted(name for name in RECORDED if name.count("/") == 2))
+def test_cut_schedule_equals_recorded_levels(case: str) -> None:
+    name, steps, cut = case.split("/")
+    is_strength = cut.startswith("denoise")
+    request = WalkRequest(
+        name,
+        int(steps),
+        denoise=float(cut.removeprefix("denoise")) if is_strength else 1.0,
+        discards_penultimate=not is_strength,
+    )
+    assert torch.equal(walk_sigmas(PARAMETRIZATION, request), RECORDED[case])
+
+
+def test_no_strength_walks_nothing() -> None:
+    assert len(walk(denoise=0.0)) == 0
+
+
+def test_start_at_or_past_the_end_walks_nothing() -> None:
+    assert len(walk(start_step=10)) == 0
+    assert len(walk(start_step=7, last_step=5)) == 0
+
+
+def test_last_step_past_the_end_walks_all() -> None:
+    assert torch.equal(walk(last_step=10000, force_full_denoise=True), walk())
+
+
+@given(cut=st.integers(1, 9))
+def test_two_ranges_join_to_the_whole(cut: int) -> None:
+    first, second = walk(start_step=0, last_step=cut), walk(start_step=cut, last_step=10000)
+    assert torch.equal(torch.cat([first[:-1], second]), walk())
+
+
+@given(cut=st.integers(1, 9))
+def test_full_denoise_ends_a_cut_walk_at_zero(cut: int) -> None:
+    sigmas = walk(last_step=cut, force_full_denoise=True)
+    assert sigmas[-1] == 0
+    assert torch.equal(sigmas[:-1], walk()[:cut])
