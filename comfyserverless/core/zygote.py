@@ -31,9 +31,10 @@ class SpawnWorker(msgspec.Struct, frozen=True, tag_field="op", tag="spawn"):
     """Control -> zygote: fork one worker, which dials in to `link`.
 
     token: what the worker says in its Hello. link: `unix:/path/of/socket` (websocket at path /link) or
-    `ws://host:port/path`. arena_path: file to create, deleted by the worker on a clean exit and by the
-    control process after an `Exited`. threads: torch threads, 0 keeps the zygote's. weights_bytes: budget
-    of the model pool, 0 lets the worker choose. device_index: of a CUDA device, None on CPU.
+    `ws://host:port/path`. arena_path: file to create; the worker deletes it on a clean exit, the zygote
+    once the worker is gone. arena_fallback_path: used instead if arena_path's file system has less room
+    than arena_bytes (empty: never). threads: torch threads, 0 keeps the zygote's. weights_bytes: budget of
+    the model pool, 0 lets the worker choose. device_index: of a CUDA device, None on CPU.
     arena_populate: touch all pages of the arena at the start.
     """
 
@@ -46,6 +47,7 @@ class SpawnWorker(msgspec.Struct, frozen=True, tag_field="op", tag="spawn"):
     weights_bytes: int = 0
     device_index: int | None = None
     arena_populate: bool = False
+    arena_fallback_path: str = ""
 
 
 class StopZygote(msgspec.Struct, frozen=True, tag_field="op", tag="stop"):

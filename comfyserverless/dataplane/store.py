@@ -18,12 +18,14 @@ from typing import Any
 
 import torch
 
-from comfyserverless.core.errors import CapacityError, WorkerError
+from comfyserverless.core.errors import WorkerError
 from comfyserverless.core.ids import TensorId, WorkerId
-from comfyserverless.core.values import TensorRef, Value, transform
+from comfyserverless.core.values import HANDLE_TYPES, TensorRef, Value, transform
 from comfyserverless.dataplane.arena import Bytes, LocalArena, PeerArena
 from comfyserverless.dataplane.dtypes import dtype_name, dtype_of
 from comfyserverless.dataplane.shared_memory import SharedMemoryPeer
+
+_PLAIN_TYPES = (type(None), bool, int, float, str, bytes)
 
 
 @dataclass(slots=True)
@@ -104,15 +106,16 @@ class TensorStore:
         return torch.from_numpy(block).view(dtype_of(ref.dtype)).view(ref.shape)
 
     def put_tree(self, value: Value) -> Value:
-        """Return a value tree with every tensor replaced by its ref. Raises CapacityError like `put`.
+        """Return a function's result with every tensor replaced by its ref, and tuples by lists.
 
-        If it raises, the tensors that were put before are freed again.
+        Raises CapacityError like `put`, and TypeError for what is no value; the tensors that were put before
+        are then freed again.
         """
         made: list[TensorId] = []
 
         def leaf(item: Value) -> Value:
             if not isinstance(item, torch.Tensor):
-                return item
+                return _checked(item)
             ref = self._known(item)
             if ref is None:
                 ref = self._put_new(item.detach())
@@ -121,7 +124,7 @@ class TensorStore:
 
         try:
             return transform(_listed(value), leaf)
-        except CapacityError:
+        except BaseException:
             self.free(made)
             raise
 
@@ -235,3 +238,9 @@ def _listed(value: Value) -> Value:
     if isinstance(value, dict):
         return {key: _listed(item) for key, item in value.items()}
     return value
+
+
+def _checked(leaf: Value) -> Value:
+    if type(leaf) in _PLAIN_TYPES or isinstance(leaf, HANDLE_TYPES):
+        return leaf
+    raise TypeError(f"a {type(leaf).__module__}.{type(leaf).__qualname__} is no value that can leave a worker")

@@ -1,0 +1,109 @@
+"""Run one invocation: decode, load, fetch, execute, store, answer."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import torch
+
+from comfyserverless.core import values
+from comfyserverless.core.errors import PromptError
+from comfyserverless.core.messages import (
+    FromWorker,
+    InvocationCancelled,
+    InvocationDone,
+    InvocationFailed,
+    RunInvocation,
+    Timing,
+)
+from comfyserverless.dataplane.store import TensorStore
+from comfyserverless.sdk.modelfn import ModelFn
+from comfyserverless.worker.failures import format_frames, is_out_of_memory, type_name
+
+log = logging.getLogger(__name__)
+
+
+class WeightPool(Protocol):
+    """What the worker itself needs of the model pool; functions use more of it."""
+
+    @property
+    def weights_bytes(self) -> int:
+        """Return the bytes of all cached weights."""
+
+    def unload_all(self) -> None:
+        """Drop all cached weights that nobody uses now."""
+
+
+class _Clock:
+    """Divide the time of an invocation into its phases; the phase that raises keeps what it took."""
+
+    def __init__(self) -> None:
+        self._seconds = {"load_s": 0.0, "transfer_s": 0.0, "compute_s": 0.0}
+        self._phase = "load_s"
+        self._since_s = time.perf_counter()
+
+    def enter(self, phase: str) -> None:
+        now_s = time.perf_counter()
+        self._seconds[self._phase] += now_s - self._since_s
+        self._phase, self._since_s = phase, now_s
+
+    def timing(self) -> Timing:
+        self.enter(self._phase)
+        return Timing(**self._seconds)
+
+
+class Execution:
+    """Run invocations against one store and one pool; several lanes may use it at once."""
+
+    def __init__(self, functions: Mapping[str, ModelFn], store: TensorStore, pool: WeightPool) -> None:
+        self._functions = functions
+        self._store = store
+        self._pool = pool
+
+    def run(self, run: RunInvocation, commit: Callable[[], bool]) -> FromWorker:
+        """Run one invocation and return the answer.
+
+        commit: called once the result exists; if it returns False the invocation was cancelled, and the result
+        is dropped. compute_s includes the time to store the outputs, which waits for the device.
+        """
+        clock = _Clock()
+        try:
+            outputs = self._execute(run, clock)
+            if not commit():
+                return InvocationCancelled(run.invocation, clock.timing())
+            stored = values.encode(self._store.put_tree(outputs))
+            return InvocationDone(run.invocation, stored, clock.timing())
+        except (Exception, SystemExit) as exc:  # noqa: BLE001 - worker step: every failure becomes an answer
+            return self._failed(run, exc, clock.timing())
+
+    def _execute(self, run: RunInvocation, clock: _Clock) -> Mapping[str, Any]:
+        function = self._functions.get(run.function)
+        if function is None:
+            raise PromptError(f"this worker has no model function {run.function!r}")
+        refs = values.decode(run.inputs)
+        components = function.load_model(refs, self._pool)
+        clock.enter("transfer_s")
+        # Outside of inference mode, so that a function may still ask for gradients on its inputs.
+        inputs, _ = self._store.get_tree(refs)
+        clock.enter("compute_s")
+        with torch.inference_mode():
+            return function.execute(components, **inputs)
+
+    def _failed(self, run: RunInvocation, error: BaseException, timing: Timing) -> InvocationFailed:
+        if is_out_of_memory(error):
+            log.warning("out of memory in %s; dropping all cached weights", run.function)
+            self._pool.unload_all()
+            if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+                torch.cuda.empty_cache()
+        else:
+            log.warning("%s failed", run.function, exc_info=error)
+        frames = format_frames(error, __file__)
+        return InvocationFailed(run.invocation, type_name(error), _printable(error), frames, timing)
+
+
+def _printable(error: BaseException) -> str:
+    """Return an exception's message without the lone surrogates that undecodable file names bring in."""
+    return str(error).encode("utf-8", "replace").decode()
