@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
+from comfyserverless.demo.places import web_folder
 from comfyserverless.server.bodies import json_response
 from comfyserverless.server.disk import is_file, resolve_inside, serve_file
 from comfyserverless.server.keys import WEB_FOLDERS
@@ -27,11 +28,8 @@ def page_folder() -> str:
 
 def own_web_folders() -> dict[str, Path]:
     """Return our own page extension, if this installation has it: pack name -> folder."""
-    package = Path(__file__).resolve().parents[2]
-    for folder in (package / "web" / "extension", package.parent / "web" / "extension"):
-        if folder.is_dir():
-            return {OWN_PACK: folder}
-    return {}
+    folder = web_folder()
+    return {OWN_PACK: folder} if folder.is_dir() else {}
 
 
 async def show_index(request: web.Request) -> web.StreamResponse:

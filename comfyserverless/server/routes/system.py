@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from dataclasses import asdict
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -107,6 +108,11 @@ def _processor(total_bytes: int, free_bytes: int) -> dict[str, Any]:
     }
 
 
+async def show_workers(request: web.Request) -> web.Response:
+    """Show the worker slots, for the Workers tab and operators; this route is ours, not ComfyUI's."""
+    return json_response({"workers": [asdict(view) for view in request.app[ENGINE].workers()]})
+
+
 async def show_features(request: web.Request) -> web.Response:
     """Show the server's feature flags."""
     return json_response(server_features(request.app[CONFIG]))
@@ -169,6 +175,7 @@ def _newest_first(folder: str) -> list[str]:
 ROUTES = (
     web.get("/system_stats", show_stats),
     web.get("/features", show_features),
+    web.get("/comfyserverless/workers", show_workers),
     web.get("/ws", open_socket),
 )
 """Routes with an /api twin."""
