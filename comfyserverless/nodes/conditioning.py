@@ -1,0 +1,54 @@
+"""Encode prompts and edit conditionings; a CONDITIONING is a list of [tensor, options]."""
+
+from __future__ import annotations
+
+import msgspec
+
+from comfyserverless.graph.declaration import NodeDeclaration, OutputSpec
+from comfyserverless.graph.lowering import LoweringContext, NodeResult
+from comfyserverless.nodes.specs import socket, text, whole
+from comfyserverless.nodes.taking import Inputs, take_clip, take_conditioning
+
+
+async def _encode_text(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    encoded = ctx.emit("text.encode", clip=take_clip(inputs), text=inputs["text"])
+    return NodeResult(([[encoded.out("cond"), {"pooled_output": encoded.out("pooled")}]],))
+
+
+async def _set_last_layer(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    clip = msgspec.structs.replace(take_clip(inputs), last_layer=inputs["stop_at_clip_layer"])
+    return NodeResult((clip,))
+
+
+async def _combine(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    both = take_conditioning(inputs, "conditioning_1") + take_conditioning(inputs, "conditioning_2")
+    return NodeResult((both,))
+
+
+NODES = (
+    NodeDeclaration(
+        name="CLIPTextEncode",
+        display_name="CLIP Text Encode (Prompt)",
+        category="conditioning",
+        lower=_encode_text,
+        inputs=(text("text", multiline=True, dynamicPrompts=True), socket("clip", "CLIP")),
+        outputs=(OutputSpec("CONDITIONING"),),
+    ),
+    NodeDeclaration(
+        name="CLIPSetLastLayer",
+        display_name="CLIP Set Last Layer",
+        category="conditioning",
+        lower=_set_last_layer,
+        inputs=(socket("clip", "CLIP"), whole("stop_at_clip_layer", -1, -24, -1, step=1)),
+        outputs=(OutputSpec("CLIP"),),
+    ),
+    NodeDeclaration(
+        name="ConditioningCombine",
+        display_name="Conditioning (Combine)",
+        category="conditioning",
+        lower=_combine,
+        inputs=(socket("conditioning_1", "CONDITIONING"), socket("conditioning_2", "CONDITIONING")),
+        outputs=(OutputSpec("CONDITIONING"),),
+    ),
+)
+"""The declarations of this module, in the order of the node menu."""

@@ -1,0 +1,113 @@
+"""Load models: all symbolic, a loader gives frozen handles and reads nothing but the file's identity."""
+
+from __future__ import annotations
+
+import msgspec
+
+from comfyserverless.core.values import (
+    ClipRef,
+    ControlNetRef,
+    FileRef,
+    LoraRef,
+    ModelRef,
+    VaeRef,
+)
+from comfyserverless.graph.declaration import NodeDeclaration, OutputSpec
+from comfyserverless.graph.lowering import LoweringContext, NodeResult
+from comfyserverless.nodes.specs import model_file, number, socket
+from comfyserverless.nodes.taking import Inputs, take_clip, take_model
+
+_LORA_STRENGTH = {"low": -100.0, "high": 100.0, "step": 0.01}
+
+
+async def _load_checkpoint(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    file = ctx.find_file("checkpoints", inputs["ckpt_name"])
+    clip = ClipRef((file,), embeddings=ctx.embedding_folders())
+    return NodeResult((ModelRef(file), clip, VaeRef(file)))
+
+
+async def _load_vae(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    return NodeResult((VaeRef(ctx.find_file("vae", inputs["vae_name"])),))
+
+
+async def _load_control_net(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    return NodeResult((ControlNetRef(ctx.find_file("controlnet", inputs["control_net_name"])),))
+
+
+async def _load_lora(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    model, clip = take_model(inputs), take_clip(inputs)
+    strengths = inputs["strength_model"], inputs["strength_clip"]
+    if strengths == (0, 0):  # ComfyUI does not open the file then
+        return NodeResult((model, clip))
+    file = ctx.find_file("loras", inputs["lora_name"])
+    model = msgspec.structs.replace(model, loras=_with_lora(model.loras, file, strengths[0]))
+    clip = msgspec.structs.replace(clip, loras=_with_lora(clip.loras, file, strengths[1]))
+    return NodeResult((model, clip))
+
+
+async def _load_lora_model_only(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    model, strength = take_model(inputs), inputs["strength_model"]
+    if strength == 0:
+        return NodeResult((model,))
+    file = ctx.find_file("loras", inputs["lora_name"])
+    return NodeResult((msgspec.structs.replace(model, loras=_with_lora(model.loras, file, strength)),))
+
+
+def _with_lora(loras: tuple[LoraRef, ...], file: FileRef, strength: float) -> tuple[LoraRef, ...]:
+    """Append a LoRA; strength 0 changes no weight, so the handle stays equal to the one without it."""
+    return (*loras, LoraRef(file, float(strength))) if strength != 0 else loras
+
+
+NODES = (
+    NodeDeclaration(
+        name="CheckpointLoaderSimple",
+        display_name="Load Checkpoint",
+        category="loaders",
+        lower=_load_checkpoint,
+        inputs=(model_file("ckpt_name", "checkpoints"),),
+        outputs=(OutputSpec("MODEL"), OutputSpec("CLIP"), OutputSpec("VAE")),
+    ),
+    NodeDeclaration(
+        name="VAELoader",
+        display_name="Load VAE",
+        category="loaders",
+        lower=_load_vae,
+        inputs=(model_file("vae_name", "vae"),),
+        outputs=(OutputSpec("VAE"),),
+    ),
+    NodeDeclaration(
+        name="LoraLoader",
+        display_name="Load LoRA",
+        category="loaders",
+        lower=_load_lora,
+        inputs=(
+            socket("model", "MODEL"),
+            socket("clip", "CLIP"),
+            model_file("lora_name", "loras"),
+            number("strength_model", 1.0, **_LORA_STRENGTH),
+            number("strength_clip", 1.0, **_LORA_STRENGTH),
+        ),
+        outputs=(OutputSpec("MODEL"), OutputSpec("CLIP")),
+    ),
+    NodeDeclaration(
+        name="LoraLoaderModelOnly",
+        display_name="LoraLoaderModelOnly",
+        category="loaders",
+        lower=_load_lora_model_only,
+        inputs=(
+            socket("model", "MODEL"),
+            model_file("lora_name", "loras"),
+            number("strength_model", 1.0, **_LORA_STRENGTH),
+        ),
+        outputs=(OutputSpec("MODEL"),),
+    ),
+    NodeDeclaration(
+        name="ControlNetLoader",
+        display_name="Load ControlNet Model",
+        category="loaders",
+        lower=_load_control_net,
+        inputs=(model_file("control_net_name", "controlnet"),),
+        outputs=(OutputSpec("CONTROL_NET"),),
+    ),
+)
+"""The declarations of this module, in the order of the node menu."""

@@ -1,0 +1,41 @@
+"""Hold the declarations of the built-in nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from comfyserverless.graph.declaration import Declarations, NodeDeclaration
+from comfyserverless.nodes import conditioning, controlnet, image, latent, loaders, sampling, vae
+
+
+class Registry:
+    """A fixed set of declarations. Raises ValueError if two have the same name."""
+
+    def __init__(self, declarations: Iterable[NodeDeclaration]) -> None:
+        self._by_name: dict[str, NodeDeclaration] = {}
+        for declaration in declarations:
+            if declaration.name in self._by_name:
+                raise ValueError(f"node class {declaration.name} is declared twice")
+            self._by_name[declaration.name] = declaration
+
+    def get(self, name: str) -> NodeDeclaration | None:
+        """Return the declaration of a class, None if there is none."""
+        return self._by_name.get(name)
+
+    def names(self) -> Sequence[str]:
+        """List all class names in registration order."""
+        return tuple(self._by_name)
+
+
+BUILTIN: Declarations = Registry(
+    (
+        *sampling.NODES,
+        *loaders.NODES,
+        *conditioning.NODES,
+        *vae.NODES,
+        *latent.NODES,
+        *image.NODES,
+        *controlnet.NODES,
+    )
+)
+"""All node classes that this version has."""

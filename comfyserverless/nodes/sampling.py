@@ -1,0 +1,218 @@
+"""Lower the samplers: one invocation per denoising step, so that a run can be shared, moved and resumed.
+
+Without ControlNets a step is one invocation, whatever its number of model calls. With them, the model calls
+of a step are invocations of their own, each fed by one controlnet.run per application that is active at its
+noise level; the residuals arrive through a callback port while both run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from comfyserverless.core.errors import InvariantError
+from comfyserverless.core.samplers import AVAILABLE_SAMPLERS, SAMPLER_NAMES, SCHEDULER_NAMES
+from comfyserverless.core.values import ModelRef, Value
+from comfyserverless.graph.declaration import FileCatalog, NodeDeclaration, OutputSpec
+from comfyserverless.graph.lowering import LoweringContext, NodeResult, StepProgress
+from comfyserverless.nodes.controlnet import distinct_applications, spread_to_negative
+from comfyserverless.nodes.specs import combo, number, seed, socket, whole
+from comfyserverless.nodes.taking import (
+    Conditioning,
+    Inputs,
+    take_conditioning,
+    take_latent,
+    take_model,
+)
+
+_NO_PREVIEW = "none"
+#: The parts of a LATENT that sampling reads.
+_LATENT_PORT_KEYS = ("samples", "batch_index", "noise_mask")
+
+
+@dataclass(frozen=True, slots=True)
+class _Guided:
+    """What every model call of one sampler node shares."""
+
+    model: ModelRef
+    positive: Conditioning
+    negative: Conditioning
+    cfg: float
+    applications: list[dict[str, Value]]
+
+    def ports(self) -> dict[str, Value]:
+        """Return the input ports that all sampling functions but the last have in common."""
+        return {
+            "model": self.model,
+            "positive": self.positive,
+            "negative": self.negative,
+            "cfg": self.cfg,
+            "applications": self.applications,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Schedule:
+    """How noise goes down; the fields are ports of sample.begin. None for a step is ComfyUI's "not limited"."""
+
+    seed: int
+    steps: int
+    sampler: str
+    scheduler: str
+    denoise: float = 1.0
+    start_step: int | None = None
+    last_step: int | None = None
+    force_full_denoise: bool = False
+    add_noise: bool = True
+
+    def ports(self) -> dict[str, Value]:
+        """Return the fields by port name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+async def _ksampler(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    schedule = _Schedule(
+        inputs["seed"], inputs["steps"], inputs["sampler_name"], inputs["scheduler"], inputs["denoise"]
+    )
+    return await _sample(ctx, inputs, schedule)
+
+
+async def _ksampler_advanced(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    schedule = _Schedule(
+        inputs["noise_seed"],
+        inputs["steps"],
+        inputs["sampler_name"],
+        inputs["scheduler"],
+        start_step=inputs["start_at_step"],
+        last_step=inputs["end_at_step"],
+        force_full_denoise=inputs["return_with_leftover_noise"] != "enable",
+        add_noise=inputs["add_noise"] != "disable",
+    )
+    return await _sample(ctx, inputs, schedule)
+
+
+async def _sample(ctx: LoweringContext, inputs: Inputs, schedule: _Schedule) -> NodeResult:
+    latent = take_latent(inputs, "latent_image")
+    positive = take_conditioning(inputs, "positive")
+    negative = spread_to_negative(positive, take_conditioning(inputs, "negative"))
+    applications = distinct_applications(positive, negative)
+    guided = _Guided(take_model(inputs), positive, negative, inputs["cfg"], applications)
+    begin = ctx.emit(
+        "sample.begin",
+        latent={key: latent[key] for key in _LATENT_PORT_KEYS if key in latent},
+        **guided.ports(),
+        **schedule.ports(),
+    )
+    plan = await ctx.result(begin.out("plan"))
+    walk = _walk_evaluations if applications else _walk_steps
+    state = walk(ctx, guided, plan, begin.out("state"))
+    end = ctx.emit("sample.end", model=guided.model, state=state)
+    return NodeResult(({**latent, "samples": end.out("samples")},))
+
+
+def _walk_steps(ctx: LoweringContext, guided: _Guided, plan: Mapping[str, Any], state: Value) -> Value:
+    """Emit one denoise.step per step; return the last state."""
+    for step in range(plan["steps"]):
+        state = ctx.emit(
+            "denoise.step",
+            progress=StepProgress(step + 1, plan["steps"]),
+            state=state,
+            residuals=[],
+            single_evaluation=False,
+            preview=ctx.preview_method,
+            **guided.ports(),
+        ).out("state")
+    return state
+
+
+def _walk_evaluations(ctx: LoweringContext, guided: _Guided, plan: Mapping[str, Any], state: Value) -> Value:
+    """Emit, per model call, the ControlNets that are active and a denoise.step; return the last state."""
+    for evaluation in plan["evaluations"]:
+        active = evaluation["controls"]
+        if any(not 0 <= index < len(guided.applications) for index in active):
+            raise InvariantError(f"sample.begin planned controls {active} of {len(guided.applications)}")
+        residuals = [
+            _run_control(ctx, guided, state, index) if index in active else None
+            for index in range(len(guided.applications))
+        ]
+        ends_step = evaluation["last_of_step"]
+        state = ctx.emit(
+            "denoise.step",
+            progress=StepProgress(evaluation["step"] + 1, plan["steps"]) if ends_step else None,
+            state=state,
+            residuals=residuals,
+            single_evaluation=True,
+            preview=ctx.preview_method if ends_step else _NO_PREVIEW,
+            **guided.ports(),
+        ).out("state")
+    return state
+
+
+def _run_control(ctx: LoweringContext, guided: _Guided, state: Value, index: int) -> Value:
+    control_net = guided.applications[index]["control_net"]
+    run = ctx.emit("controlnet.run", control_net=control_net, state=state, application=index, **guided.ports())
+    return run.out("residuals")
+
+
+def _check_sampler(catalog: FileCatalog, values: Mapping[str, Any]) -> Mapping[str, str]:
+    """Refuse samplers that ComfyUI has and this version does not; unknown names are the combo's business."""
+    name = values.get("sampler_name")
+    if name not in SAMPLER_NAMES or name in AVAILABLE_SAMPLERS:
+        return {}
+    available = ", ".join(AVAILABLE_SAMPLERS)
+    return {"sampler_name": f"sampler {name} is not available in this version; available: {available}"}
+
+
+_STEPS = whole("steps", 20, 1, 10000)
+_CFG = number("cfg", 8.0, 0.0, 100.0, step=0.1, round=0.01)
+_SAMPLER = combo("sampler_name", SAMPLER_NAMES)
+_SCHEDULER = combo("scheduler", SCHEDULER_NAMES)
+_GUIDANCE = (
+    socket("positive", "CONDITIONING"),
+    socket("negative", "CONDITIONING"),
+    socket("latent_image", "LATENT"),
+)
+
+NODES = (
+    NodeDeclaration(
+        name="KSampler",
+        display_name="KSampler",
+        category="sampling",
+        lower=_ksampler,
+        check_inputs=_check_sampler,
+        inputs=(
+            socket("model", "MODEL"),
+            seed("seed"),
+            _STEPS,
+            _CFG,
+            _SAMPLER,
+            _SCHEDULER,
+            *_GUIDANCE,
+            number("denoise", 1.0, 0.0, 1.0, step=0.01),
+        ),
+        outputs=(OutputSpec("LATENT"),),
+    ),
+    NodeDeclaration(
+        name="KSamplerAdvanced",
+        display_name="KSampler (Advanced)",
+        category="sampling",
+        lower=_ksampler_advanced,
+        check_inputs=_check_sampler,
+        inputs=(
+            socket("model", "MODEL"),
+            combo("add_noise", ("enable", "disable")),
+            seed("noise_seed"),
+            _STEPS,
+            _CFG,
+            _SAMPLER,
+            _SCHEDULER,
+            *_GUIDANCE,
+            whole("start_at_step", 0, 0, 10000),
+            whole("end_at_step", 10000, 0, 10000),
+            combo("return_with_leftover_noise", ("disable", "enable")),
+        ),
+        outputs=(OutputSpec("LATENT"),),
+    ),
+)
+"""The declarations of this module, in the order of the node menu."""
