@@ -122,6 +122,15 @@ class Client:
         result.history = (await self.get(f"/history/{prompt_id}"))[prompt_id]
         return result
 
+    async def wait_for_workers(self, *, within_s: float = 60.0) -> list[dict[str, Any]]:
+        """Return the workers once all of them are ready or busy. Raises TimeoutError."""
+        async with asyncio.timeout(within_s):
+            while True:
+                workers: list[dict[str, Any]] = (await self.get("/comfyserverless/workers"))["workers"]
+                if workers and all(worker["state"] in ("ready", "busy") for worker in workers):
+                    return workers
+                await asyncio.sleep(0.1)
+
     async def image(self, entry: dict[str, Any]) -> bytes:
         """Return the bytes of an image entry of a node's output."""
         query = {key: entry[key] for key in ("filename", "subfolder", "type")}

@@ -111,10 +111,11 @@ class RunningServer:
         except subprocess.TimeoutExpired:
             self.kill()
             raise AssertionError(f"the server did not end {within_s} s after SIGTERM\n{self.log()}") from None
-        left = self._settled_pids()
+        left = self.settled_pids()
         self.kill()
         assert not left, f"processes left after the server ended: {left}\n{self.log()}"
         leaked = [path for path in arenas if os.path.exists(path)]
+        leaked += [str(path) for path in Path(SHM).glob(f"comfyserverless-*-{self.process.pid}-*")]
         assert not leaked, f"shared memory left after the server ended: {leaked}\n{self.log()}"
         assert code == 0, f"the server ended with code {code}\n{self.log()}"
 
@@ -127,7 +128,7 @@ class RunningServer:
                 continue
         self.process.wait(10)
 
-    def _settled_pids(self, within_s: float = 3.0) -> list[int]:
+    def settled_pids(self, within_s: float = 3.0) -> list[int]:
         """Return what is left of its processes once the kernel had a moment to reap children."""
         deadline_s = time.monotonic() + within_s
         while (left := self.pids()) and time.monotonic() < deadline_s:

@@ -1,0 +1,121 @@
+"""Prove with a real browser that a new user opens the page, presses Run and sees a picture."""
+
+from __future__ import annotations
+
+import io
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from PIL import Image
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Window
+from tests.support.server import RunningServer
+
+pytestmark = pytest.mark.timeout(240)
+
+FIRST_GRAPH = [
+    "CLIPTextEncode",
+    "CLIPTextEncode",
+    "CheckpointLoaderSimple",
+    "EmptyLatentImage",
+    "KSampler",
+    "SaveImage",
+    "VAEDecode",
+]
+NODE = "window.app.graph.nodes.find((node) => node.type === '{type}')"
+RECORD_PROGRESS = """() => {
+  window.seenProgress = [];
+  window.app.api.addEventListener("progress", ({ detail }) =>
+    window.seenProgress.push([String(detail.node), detail.value, detail.max]));
+}"""
+
+
+def node_types(window: Window) -> list[str]:
+    """List the types of the nodes on the canvas."""
+    types: list[str] = window.page.evaluate("window.app.graph.nodes.map((node) => node.type)")
+    return sorted(types)
+
+
+def widget(window: Window, node: str, name: str) -> Any:
+    """Return the value of a widget of the first node of a type."""
+    return window.page.evaluate(
+        f"{NODE.format(type=node)}.widgets.find((each) => each.name === '{name}').value"
+    )
+
+
+def saved_picture(window: Window) -> Image.Image:
+    """Fetch the picture that SaveImage shows, as it is on the server's disk."""
+    source = window.page.evaluate(f"{NODE.format(type='SaveImage')}.imgs[0].src")
+    with urllib.request.urlopen(source.split("&preview=")[0]) as answer:
+        return Image.open(io.BytesIO(answer.read())).convert("RGB")
+
+
+def test_new_user_opens_the_page_and_run_makes_a_red_circle(
+    window: Window, start_server: Callable[..., RunningServer]
+) -> None:
+    server = start_server()
+    window.open(server.url)
+    assert node_types(window) == FIRST_GRAPH
+    assert widget(window, "CLIPTextEncode", "text") == "a large red circle on a blue background"
+    expect(window.page.get_by_role("dialog")).to_have_count(0)
+
+    window.page.evaluate(RECORD_PROGRESS)
+    window.page.get_by_test_id("queue-button").click()
+    window.page.wait_for_function(f"{NODE.format(type='SaveImage')}.imgs?.length === 1", timeout=120_000)
+    window.page.wait_for_timeout(500)
+    window.screenshot("first_picture")
+
+    sampler = str(window.page.evaluate(f"{NODE.format(type='KSampler')}.id"))
+    progress = window.page.evaluate("window.seenProgress")
+    assert [each[1:] for each in progress if each[0] == sampler] == [[step, 20] for step in range(1, 21)]
+    picture = saved_picture(window)
+    assert picture.size == (128, 128)
+    assert is_red(picture.getpixel((64, 64)))
+    assert all(is_blue(picture.getpixel(corner)) for corner in [(4, 4), (123, 4), (4, 123), (123, 123)])
+    assert list((server.folder("output")).glob("*.png"))
+
+
+def test_changed_workflow_comes_back_after_a_reload(
+    window: Window, start_server: Callable[..., RunningServer]
+) -> None:
+    window.open(start_server().url)
+    window.page.locator("textarea").first.fill("a yellow star on a black background")
+    window.page.locator("canvas").first.click(position={"x": 800, "y": 700})
+    window.page.wait_for_timeout(1500)  # the page saves a draft half a second after a change
+    window.page.reload()
+    window.wait_for_graph()
+    assert widget(window, "CLIPTextEncode", "text") == "a yellow star on a black background"
+
+
+def test_user_with_own_checkpoints_keeps_the_default_graph_of_the_page(
+    window: Window, server: RunningServer
+) -> None:
+    window.page.goto(server.url)
+    expect(window.page.get_by_test_id("queue-button")).to_be_visible(timeout=60_000)
+    assert not window.page.evaluate(
+        "JSON.stringify(window.comfyAPI.defaultGraph.defaultGraph).includes('shapes_v1')"
+    )
+
+
+def test_workers_tab_shows_the_worker(window: Window, server: RunningServer) -> None:
+    window.page.goto(server.url)
+    window.page.get_by_role("button", name="Workers").click(timeout=60_000)
+    expect(window.page.locator("[data-worker]")).to_have_count(1, timeout=30_000)
+    expect(window.page.locator("[data-worker]")).to_contain_text("Weights")
+    expect(window.page.get_by_role("alert")).to_have_count(0)
+    window.screenshot("workers_tab")
+
+
+def is_red(pixel: Any) -> bool:
+    """Tell whether an RGB pixel is clearly red."""
+    red, green, blue = pixel
+    return bool(red > 150 and green < 100 and blue < 100)
+
+
+def is_blue(pixel: Any) -> bool:
+    """Tell whether an RGB pixel is clearly blue."""
+    red, green, blue = pixel
+    return bool(blue > 120 and red < 100 and green < 130)

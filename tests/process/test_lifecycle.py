@@ -1,0 +1,48 @@
+"""Prove that a server comes up quickly, goes away cleanly, and leaves nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.support.client import Client
+from tests.support.server import RunningServer, shared_memory_of
+
+START = Callable[..., RunningServer]
+
+
+async def wait_for_workers(server: RunningServer) -> list[dict[str, object]]:
+    """Return the workers once all are ready; the client asks until they are."""
+    async with Client(server.url) as client:
+        return await client.wait_for_workers()
+
+
+async def test_stopped_server_leaves_nothing_behind(start_server: START) -> None:
+    server = start_server()
+    await wait_for_workers(server)
+    assert len(server.pids()) >= 3, "server, zygote and worker"
+    assert shared_memory_of(server.pids()), "the arena is shared memory"
+    server.stop()  # asserts that processes and shared memory are gone
+
+
+async def test_server_stopped_before_its_workers_are_up_leaves_nothing_behind(start_server: START) -> None:
+    start_server().stop()
+
+
+async def test_interrupt_key_stops_the_server_as_well(start_server: START) -> None:
+    server = start_server()
+    await wait_for_workers(server)
+    arenas = shared_memory_of(server.pids())
+    os.kill(server.process.pid, signal.SIGINT)
+    assert server.process.wait(30) == 0
+    assert not [path for path in arenas if os.path.exists(path)]
+    assert not server.settled_pids()
+
+
+def test_control_process_loads_no_torch(start_server: START) -> None:
+    server = start_server()
+    maps = Path(f"/proc/{server.process.pid}/maps").read_text()
+    assert "libtorch" not in maps
+    assert "numpy" not in maps
