@@ -28,16 +28,18 @@ _SAFETENSORS = (".safetensors", ".sft")
 
 def describe_nodes(files: FolderPaths, names: tuple[str, ...] | None = None) -> dict[str, Mapping[str, Any]]:
     """Describe node classes (None: all); one that cannot be described is left out, or the page stays empty."""
-    from comfyserverless.graph.object_info import describe  # the first request pays, not the start
+    from comfyserverless.graph.choices import Choices
+    from comfyserverless.graph.object_info import describe_with  # the first request pays, not the start
     from comfyserverless.nodes.registry import BUILTIN
 
+    choices = Choices(files)  # every folder is read once for the whole answer
     infos: dict[str, Mapping[str, Any]] = {}
     for name in BUILTIN.names() if names is None else names:
         declaration = BUILTIN.get(name)
         if declaration is None:
             continue
         try:
-            infos[name] = describe(declaration, files)
+            infos[name] = describe_with(declaration, choices)
         except Exception:  # noqa: BLE001  (a broken class must not empty the page)
             _log.exception("The node class %s cannot be described", name)
     return infos

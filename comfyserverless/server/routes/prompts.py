@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,7 +57,6 @@ def _submit_request(request: web.Request, body: Mapping[str, Any], prompt_id: st
     kept = {key: value for key, value in (extra_data or {}).items() if key not in _SECRETS}
     if client_id is not None:
         kept["client_id"] = client_id
-    kept["create_time"] = time.time_ns() // 1_000_000
     return SubmitRequest(
         prompt=body["prompt"],
         tenant=tenant_of(request),

@@ -1,0 +1,220 @@
+"""Read the command line; flags have ComfyUI's names where ComfyUI has them.
+
+Unknown flags end the start and are named. This module imports nothing heavy: each command does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from comfyserverless.core.config import EngineConfig, Folders, ServerConfig, WorkerConfig
+from comfyserverless.core.errors import ConfigError
+
+_MIB = 1 << 20
+_EVERY_ADDRESS = "0.0.0.0,::"
+_PREVIEWS = {"none": "none", "auto": "latent2rgb", "latent2rgb": "latent2rgb"}
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+Arguments = argparse.Namespace
+
+
+def _add_serve_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--listen",
+        nargs="?",
+        const=_EVERY_ADDRESS,
+        default="127.0.0.1",
+        metavar="IP[,IP]",
+        help="addresses to listen on; without a value, all of them",
+    )
+    add("--port", type=_port, default=8188, help="port to listen on; 0 takes a free one")
+    add(
+        "--enable-cors-header",
+        nargs="?",
+        const="*",
+        metavar="ORIGIN",
+        help="allow pages of this origin (without a value, any) to use the server; ends the origin check",
+    )
+    add("--max-upload-size", type=_positive, default=100.0, metavar="MB", help="largest request body")
+    add("--enable-compress-response-body", action="store_true", help="gzip JSON and text answers")
+    _add_folder_flags(parser)
+    add("--preview-method", choices=sorted(_PREVIEWS), default="none", help="pictures while sampling")
+    add("--preview-size", type=_count, default=512, metavar="PIXELS", help="longest side of previews")
+    cache = parser.add_mutually_exclusive_group()
+    cache.add_argument("--cache-classic", action="store_true", help="keep results of the last prompt (default)")
+    cache.add_argument("--cache-lru", type=_count, metavar="N", help="keep the N last used node results")
+    cache.add_argument("--cache-none", action="store_true", help="keep no node results")
+    add("--disable-metadata", action="store_true", help="save pictures without the prompt and workflow")
+    add("--disable-all-custom-nodes", action="store_true", help="load no custom node packs")
+    add("--workers", type=_count, default=0, metavar="N", help="worker processes; 0: one per GPU, or one")
+    add("--threads", type=_count, default=0, metavar="N", help="threads of each worker; 0: its share")
+    add(
+        "--verbose",
+        nargs="?",
+        const="DEBUG",
+        default="INFO",
+        type=str.upper,
+        choices=_LEVELS,
+        metavar="LEVEL",
+        help=f"what to log, one of {', '.join(_LEVELS)}",
+    )
+
+
+def _add_folder_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--base-directory", type=Path, default=Path(), metavar="DIR", help="where the other folders lie")
+    for name in ("output", "input", "temp", "user"):
+        add(
+            f"--{name}-directory", type=Path, metavar="DIR", help=f"the {name} folder (default: below the base)"
+        )
+    add(
+        "--models-dir",
+        "--models-directory",
+        dest="models_dirs",
+        type=Path,
+        action="append",
+        metavar="DIR",
+        help="a models folder in ComfyUI's layout (default: models below the base); may be repeated",
+    )
+    add(
+        "--extra-model-paths-config",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="FILE",
+        help="extra_model_paths.yaml files",
+    )
+
+
+def _number(text: str, minimum: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not minimum <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is less than {minimum:g}, or not finite")
+    return value
+
+
+def _positive(text: str) -> float:
+    value = _number(text, 0)
+    if value == 0:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return value
+
+
+def _count(text: str) -> int:
+    value = _number(text, 0)
+    if value != int(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(value)
+
+
+def _port(text: str) -> int:
+    port = _count(text)
+    if port > 65535:
+        raise argparse.ArgumentTypeError(f"{port} is more than 65535")
+    return port
+
+
+def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
+    """Build the configuration from parsed flags. Raises ConfigError naming the flag that cannot work."""
+    cache, entries = "classic", 0
+    if arguments.cache_none:
+        cache = "none"
+    elif arguments.cache_lru:
+        cache, entries = "lru", arguments.cache_lru
+    engine = EngineConfig(
+        folders=folders(arguments),
+        worker=WorkerConfig(workers=arguments.workers, threads=arguments.threads),
+        cache=cache,
+        cache_lru_entries=entries,
+        preview_method=_PREVIEWS[arguments.preview_method],
+        embeds_metadata=not arguments.disable_metadata,
+    )
+    return ServerConfig(
+        engine=engine,
+        listen=tuple(address.strip() for address in arguments.listen.split(",") if address.strip()),
+        port=arguments.port,
+        cors_origin=arguments.enable_cors_header,
+        max_upload_bytes=round(arguments.max_upload_size * _MIB),
+        compress=arguments.enable_compress_response_body,
+        preview_size_px=arguments.preview_size,
+        argv=("comfyserverless", *argv),
+    )
+
+
+def folders(arguments: Arguments) -> Folders:
+    """Resolve the folder flags; the demo model's folder is always searched, and last. Raises ConfigError."""
+    base = Path(os.path.abspath(arguments.base_directory))
+    temp = arguments.temp_directory
+    return Folders(
+        base=base,
+        models=_models(base, arguments.models_dirs),
+        input=_folder(arguments.input_directory, base / "input"),
+        output=_folder(arguments.output_directory, base / "output"),
+        temp=_folder(None if temp is None else temp / "temp", base / "temp"),
+        user=_folder(arguments.user_directory, base / "user"),
+        custom_nodes=base / "custom_nodes",
+        extra_model_paths=tuple(Path(os.path.abspath(file)) for file in arguments.extra_model_paths_config),
+    )
+
+
+def _folder(given: Path | None, default: Path) -> Path:
+    return default if given is None else Path(os.path.abspath(given))
+
+
+def _models(base: Path, given: Sequence[Path] | None) -> tuple[Path, ...]:
+    from comfyserverless.control.files import demo_models_folder
+
+    roots = [Path(os.path.abspath(root)) for root in given or ()]
+    for root in roots:
+        if not root.is_dir():
+            raise ConfigError(f"--models-dir {root}: there is no such folder")
+        if not os.access(root, os.R_OK | os.X_OK):
+            raise ConfigError(f"--models-dir {root}: the folder is not readable")
+    roots += [root for root in (base / "models",) if not given and root.is_dir()]
+    demo = demo_models_folder()
+    return (*roots, demo) if demo.is_dir() else tuple(roots)
+
+
+def _serve(arguments: Arguments, argv: Sequence[str]) -> int:
+    config = server_config(arguments, argv)
+    from comfyserverless.server.logs import set_up_logging
+    from comfyserverless.server.main import serve
+
+    return serve(config, set_up_logging(arguments.verbose))
+
+
+Command = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[Arguments, Sequence[str]], int]]
+
+#: Name -> (one line of help, adds its flags, runs it and returns the exit code).
+COMMANDS: dict[str, Command] = {
+    "serve": ("serve the ComfyUI page and API", _add_serve_flags, _serve),
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    """Build the parser of all commands."""
+    root = argparse.ArgumentParser(prog="comfyserverless", description=__doc__, allow_abbrev=False)
+    commands = root.add_subparsers(dest="command", required=True)
+    for name, (help_line, add_flags, _) in COMMANDS.items():
+        add_flags(commands.add_parser(name, help=help_line, description=help_line, allow_abbrev=False))
+    return root
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns its exit code, 2 for what the user has to correct."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    arguments = parser().parse_args(given)
+    try:
+        return COMMANDS[arguments.command][2](arguments, given)
+    except ConfigError as exc:
+        print(f"comfyserverless: {exc}", file=sys.stderr)
+        return 2
