@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -34,11 +33,7 @@ async def test_server_stopped_before_its_workers_are_up_leaves_nothing_behind(st
 async def test_interrupt_key_stops_the_server_as_well(start_server: START) -> None:
     server = start_server()
     await wait_for_workers(server)
-    arenas = shared_memory_of(server.pids())
-    os.kill(server.process.pid, signal.SIGINT)
-    assert server.process.wait(30) == 0
-    assert not [path for path in arenas if os.path.exists(path)]
-    assert not server.settled_pids()
+    server.stop(by=signal.SIGINT)
 
 
 def test_control_process_loads_no_torch(start_server: START) -> None:

@@ -102,15 +102,15 @@ class RunningServer:
         """List the live processes of its session: the server itself and everything that it started."""
         return live_pids(self.process.pid, self.mark)
 
-    def stop(self, *, within_s: float = 30.0) -> None:
-        """Ask it to end (SIGTERM) and assert that it ends in time, with no process or shared memory left."""
+    def stop(self, *, by: signal.Signals = signal.SIGTERM, within_s: float = 30.0) -> None:
+        """Ask it to end and assert that it does in time, with no process and no shared memory left."""
         arenas = shared_memory_of(self.pids())
-        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(by)
         try:
             code = self.process.wait(within_s)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise AssertionError(f"the server did not end {within_s} s after SIGTERM\n{self.log()}") from None
+            raise AssertionError(f"the server did not end {within_s} s after {by.name}\n{self.log()}") from None
         left = self.settled_pids()
         self.kill()
         assert not left, f"processes left after the server ended: {left}\n{self.log()}"
