@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from comfyserverless.core.samplers import AVAILABLE_SAMPLERS, SCHEDULER_NAMES
+from comfyserverless.nodes.registry import BUILTIN
+
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "DECISIONS.md", "CHANGELOG.md")
@@ -57,6 +60,19 @@ def test_decision_records_are_short_and_numbered() -> None:
     for number, record in enumerate(records, start=1):
         assert record.startswith(f"{number}. "), record.splitlines()[0]
         assert len(record.strip().splitlines()) <= 25, record.splitlines()[0]
+
+
+def test_readme_lists_exactly_what_runs() -> None:
+    text = section((ROOT / "README.md").read_text(), "What it runs")
+    listed = {
+        title: re.findall(r"`(\w+)`", body)
+        for title, body in re.findall(r"^(\w+):\n\n(.*?)\n\n", text, re.M | re.S)
+    }
+    assert listed == {
+        "Nodes": sorted(BUILTIN.names()),
+        "Samplers": list(AVAILABLE_SAMPLERS),
+        "Schedulers": list(SCHEDULER_NAMES),
+    }
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
