@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from comfyserverless.control.engine import Engine
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.core.config import ServerConfig
 from comfyserverless.server import border
@@ -26,6 +26,9 @@ from comfyserverless.server.routes import (
     userdata,
 )
 from comfyserverless.server.sockets import SocketHub
+
+if TYPE_CHECKING:
+    from comfyserverless.control.engine import Engine
 
 _TWINNED = (prompts, media, uploads, catalog, userdata, settings, page, system)
 

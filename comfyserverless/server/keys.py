@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from comfyserverless.control.engine import Engine
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.core.config import ServerConfig
 from comfyserverless.core.ids import DEFAULT_TENANT, TenantId
 from comfyserverless.server.logs import LogTape
 from comfyserverless.server.sockets import SocketHub
 
+if TYPE_CHECKING:
+    from comfyserverless.control.engine import Engine
+
 CONFIG = web.AppKey("config", ServerConfig)
-ENGINE = web.AppKey("engine", Engine)
+ENGINE: web.AppKey[Engine] = web.AppKey("engine")
 FILES = web.AppKey("files", FolderPaths)
 HUB = web.AppKey("hub", SocketHub)
 LOGS = web.AppKey("logs", LogTape)

@@ -1,0 +1,116 @@
+"""Stand in for the engine in tests of the server's routes: keeps records, runs nothing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from comfyserverless.control.views import (
+    Notice,
+    QueueChanged,
+    RunRecord,
+    RunStatus,
+    SubmitRequest,
+    SubmitResult,
+    WorkerView,
+)
+from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
+
+ACTIVE = (RunStatus.PENDING, RunStatus.RUNNING)
+
+
+@dataclass(slots=True)
+class FakeEngine:
+    """Accept every prompt as pending; tests set the status of records and emit notices themselves.
+
+    refusal: what the next submissions are answered with; freed: the arguments of `free` calls.
+    """
+
+    records: dict[PromptId, RunRecord] = field(default_factory=dict)
+    listeners: list[Callable[[Notice], None]] = field(default_factory=list)
+    requests: list[SubmitRequest] = field(default_factory=list)
+    interrupted: list[PromptId | None] = field(default_factory=list)
+    freed: list[tuple[bool, bool]] = field(default_factory=list)
+    views: list[WorkerView] = field(default_factory=list)
+    refusal: SubmitResult | None = None
+    failure: Exception | None = None
+
+    def subscribe(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
+
+    def emit(self, *notices: Notice) -> None:
+        for notice in notices:
+            for listener in self.listeners:
+                listener(notice)
+
+    def submit(self, request: SubmitRequest) -> SubmitResult:
+        if self.failure is not None:
+            raise self.failure
+        self.requests.append(request)
+        if self.refusal is not None:
+            return self.refusal
+        number = float(len(self.requests) - 1) if request.number is None else request.number
+        record = RunRecord(
+            prompt_id=request.prompt_id or PromptId(str(uuid.uuid4())),
+            tenant=request.tenant,
+            number=number,
+            prompt=request.prompt,
+            extra_data=request.extra_data,
+            targets=(),
+            client_id=request.client_id,
+            created_ms=1_000 + len(self.records),
+        )
+        self.records[record.prompt_id] = record
+        self.emit(QueueChanged(request.tenant, self.remaining()))
+        return SubmitResult(record.prompt_id, number, None, {})
+
+    def in_state(self, *statuses: RunStatus) -> list[RunRecord]:
+        return [record for record in self.records.values() if record.status in statuses]
+
+    def remaining(self, tenant: TenantId = DEFAULT_TENANT) -> int:
+        return len(self.in_state(*ACTIVE))
+
+    def running(self, tenant: TenantId = DEFAULT_TENANT) -> list[RunRecord]:
+        return self.in_state(RunStatus.RUNNING)
+
+    def pending(self, tenant: TenantId = DEFAULT_TENANT) -> list[RunRecord]:
+        return self.in_state(RunStatus.PENDING)
+
+    def history(self, tenant: TenantId = DEFAULT_TENANT) -> Sequence[RunRecord]:
+        return [record for record in self.records.values() if record.status not in ACTIVE]
+
+    def find(self, prompt_id: PromptId, tenant: TenantId = DEFAULT_TENANT) -> RunRecord | None:
+        return self.records.get(prompt_id)
+
+    def interrupt(self, prompt_id: PromptId | None, tenant: TenantId = DEFAULT_TENANT) -> bool:
+        self.interrupted.append(prompt_id)
+        return any(prompt_id in (None, record.prompt_id) for record in self.running())
+
+    def cancel(self, prompt_id: PromptId, tenant: TenantId = DEFAULT_TENANT) -> bool:
+        record = self.records.get(prompt_id)
+        return record is not None and record.status in ACTIVE
+
+    def delete_pending(self, prompt_ids: Sequence[PromptId], tenant: TenantId = DEFAULT_TENANT) -> int:
+        gone = [record for record in self.pending() if record.prompt_id in prompt_ids]
+        for record in gone:
+            del self.records[record.prompt_id]
+        return len(gone)
+
+    def clear_pending(self, tenant: TenantId = DEFAULT_TENANT) -> int:
+        return self.delete_pending([record.prompt_id for record in self.pending()])
+
+    def delete_history(self, prompt_ids: Sequence[PromptId], tenant: TenantId = DEFAULT_TENANT) -> None:
+        for record in self.history():
+            if record.prompt_id in prompt_ids:
+                del self.records[record.prompt_id]
+
+    def clear_history(self, tenant: TenantId = DEFAULT_TENANT) -> None:
+        self.delete_history([record.prompt_id for record in self.history()])
+
+    def free(self, *, unload_models: bool, free_memory: bool) -> None:
+        self.freed.append((unload_models, free_memory))
+
+    def workers(self) -> list[WorkerView]:
+        return self.views
