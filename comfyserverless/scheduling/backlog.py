@@ -1,0 +1,47 @@
+"""Index the ready invocations by lane and tenant, in submission order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+
+from comfyserverless.core.ids import TenantId
+from comfyserverless.core.modelfn import LANES, Lane
+from comfyserverless.scheduling.invocations import InvocationRecord
+
+
+class Backlog:
+    """Hold all and only the invocations that are ready."""
+
+    def __init__(self) -> None:
+        #: per lane, for all and only tenants with ready invocations: their submission numbers, ascending
+        self.lanes: dict[Lane, dict[TenantId, list[int]]] = {lane: {} for lane in LANES}
+        self._records: dict[int, InvocationRecord] = {}
+
+    def add(self, record: InvocationRecord) -> bool:
+        """Insert a record; True if its tenant had nothing ready in the lane before."""
+        self._records[record.order] = record
+        tenants = self.lanes[record.spec.lane]
+        orders = tenants.get(record.spec.tenant)
+        if orders is None:
+            tenants[record.spec.tenant] = [record.order]
+            return True
+        insort(orders, record.order)
+        return False
+
+    def remove(self, record: InvocationRecord) -> None:
+        """Take a record out. Pre: it is in."""
+        del self._records[record.order]
+        tenants = self.lanes[record.spec.lane]
+        orders = tenants[record.spec.tenant]
+        if len(orders) == 1:
+            del tenants[record.spec.tenant]
+        else:
+            del orders[bisect_left(orders, record.order)]
+
+    def oldest(self, lane: Lane, tenant: TenantId, count: int) -> list[InvocationRecord]:
+        """List up to `count` ready invocations of a tenant, first submitted first."""
+        return [self._records[order] for order in self.lanes[lane][tenant][:count]]
+
+    def records(self) -> list[InvocationRecord]:
+        """List all ready invocations, first submitted first."""
+        return [self._records[order] for order in sorted(self._records)]

@@ -1,0 +1,51 @@
+"""Hold what the scheduling room can be told: fairness, retries, overlap and the first guesses of costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from comfyserverless.core.errors import ConfigError
+from comfyserverless.core.ids import TenantId
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulingConfig:
+    """Set the policy of one `SchedulingState`. Raises ConfigError for a value out of range.
+
+    slack_s: how far a tenant's vTime may lead the least one and still compete (Delta of Algorithm 1).
+    max_attempts: an invocation that lost its worker this often while it ran is abandoned.
+    overlap_callbacks: consumers may start while producers of their callback inputs still run elsewhere.
+    default_cost_s, default_load_s: estimates of a call and of making weights ready, before any history.
+    transfer_penalty_s: what placement adds for each input whose bytes are not on the worker.
+    ewma_ratio: share of a new measurement in the running mean. score_window: how many ready invocations,
+    over all candidate tenants, are scored per dispatch. tenant_weights: shares of service, 1.0 if not named.
+    """
+
+    slack_s: float
+    max_attempts: int = 3
+    overlap_callbacks: bool = False
+    default_cost_s: float = 1.0
+    default_load_s: float = 1.0
+    transfer_penalty_s: float = 0.01
+    ewma_ratio: float = 0.3
+    score_window: int = 64
+    tenant_weights: Mapping[TenantId, float] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        for name in ("slack_s", "default_cost_s", "default_load_s", "transfer_penalty_s"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)!r}; allowed: a finite number of seconds, 0 or more"
+                )
+        for name in ("max_attempts", "score_window"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; allowed: 1 or more")
+        if not 0 < self.ewma_ratio <= 1:
+            raise ConfigError(f"ewma_ratio is {self.ewma_ratio!r}; allowed: above 0, up to 1")
+        for tenant, weight in self.tenant_weights.items():
+            if not 0 < weight < float("inf"):
+                raise ConfigError(
+                    f"weight of tenant {tenant!r} is {weight!r}; allowed: a finite number above 0"
+                )

@@ -1,0 +1,145 @@
+"""Hold all invocations and runs; the only writer of phases, so that counts and indexes follow every change.
+
+An input is *available* when its producer is done; a callback input (with overlap) already when its producer
+runs: what runs holds a slot of its own, so a consumer never waits for a producer that has no lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from comfyserverless.core.errors import InvariantError
+from comfyserverless.core.ids import InvocationId, PromptId, TenantId
+from comfyserverless.scheduling.backlog import Backlog
+from comfyserverless.scheduling.instructions import CancelInvocation, ForgetInvocation
+from comfyserverless.scheduling.invocations import OPEN_PHASES, Fate, InvocationRecord, Phase, RunRecord, Turn
+from comfyserverless.scheduling.ledger import Ledger
+
+
+class InvocationTable:
+    """Own the records. Methods that change a phase keep backlog, counts and readiness in step."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        #: all and only invocations that are not forgotten
+        self.records: dict[InvocationId, InvocationRecord] = {}
+        #: all and only runs that are open or have unforgotten invocations
+        self.runs: dict[PromptId, RunRecord] = {}
+        self.backlog = Backlog()
+        #: number of open runs per tenant that has one
+        self._open_runs: dict[TenantId, int] = {}
+        self._submitted = 0
+
+    def next_order(self) -> int:
+        """Number one more submission."""
+        self._submitted += 1
+        return self._submitted
+
+    def find(self, invocation: InvocationId, cause: str) -> InvocationRecord:
+        """Return a record. Raises InvariantError if there is none."""
+        record = self.records.get(invocation)
+        if record is None:
+            raise InvariantError(f"invocation {invocation} is not known (cause {cause})")
+        return record
+
+    def open_run(self, run_id: PromptId, tenant: TenantId, at_s: float) -> RunRecord:
+        """Return the run, opened now if it is new; a tenant's first open run activates it in the ledger."""
+        run = self.runs.get(run_id)
+        if run is None:
+            run = self.runs[run_id] = RunRecord(run_id, tenant, at_s)
+            if tenant not in self._open_runs:
+                self._ledger.activate(tenant)
+            self._open_runs[tenant] = self._open_runs.get(tenant, 0) + 1
+        return run
+
+    def close_run(self, run: RunRecord) -> None:
+        """Mark a run as closed; it stays while it has members."""
+        run.is_closed = True
+        self._open_runs[run.tenant] -= 1
+        if not self._open_runs[run.tenant]:
+            del self._open_runs[run.tenant]
+        self._drop_empty(run)
+
+    def open_runs(self) -> Mapping[TenantId, int]:
+        """Return how many runs each tenant has open."""
+        return self._open_runs
+
+    def insert(self, record: InvocationRecord) -> None:
+        """Add a new record and link it to its producers."""
+        self.records[record.spec.id] = record
+        record.run.members[record.spec.id] = record
+        for need in record.needs:
+            need.consumers[record.spec.id] = record
+        for need in record.overlaps:
+            need.followers[record.spec.id] = record
+
+    def move(self, record: InvocationRecord, phase: Phase, turn: Turn) -> None:
+        """Change a phase and what is counted by it; readiness of others is changed by offer and withdraw."""
+        source = record.phase
+        record.enter(phase, turn)
+        if source == "ready":
+            self.backlog.remove(record)
+        elif phase == "ready" and self.backlog.add(record):
+            self._ledger.lanes[record.spec.lane].enter(record.spec.tenant)
+        if (source in OPEN_PHASES) != (phase in OPEN_PHASES):
+            step = 1 if phase in OPEN_PHASES else -1
+            for need in record.inputs:
+                need.open_consumers += step
+
+    def enqueue(self, record: InvocationRecord, turn: Turn) -> None:
+        """Make a record wait for its inputs, or ready if it has them all."""
+        self.move(record, "waiting", turn)
+        blocked = sum(1 for need in record.needs if need.phase != "done")
+        if record.overlaps:
+            blocked += sum(1 for need in record.overlaps if need.phase not in ("done", "running"))
+        record.blocked = blocked
+        if not blocked:
+            self.move(record, "ready", turn)
+
+    def offer(self, consumers: Iterable[InvocationRecord], turn: Turn) -> None:
+        """Tell consumers that one more of their inputs is available."""
+        for consumer in consumers:
+            if consumer.phase == "waiting":
+                consumer.blocked -= 1
+                if not consumer.blocked:
+                    self.move(consumer, "ready", turn)
+
+    def take_back(self, consumers: Iterable[InvocationRecord], turn: Turn) -> None:
+        """Tell consumers that an input which was available is not any more; running ones are left alone."""
+        for consumer in consumers:
+            if consumer.phase in ("waiting", "ready"):
+                consumer.blocked += 1
+                if consumer.phase == "ready":
+                    self.move(consumer, "waiting", turn)
+
+    def leave_followers(self, record: InvocationRecord, turn: Turn) -> None:
+        """Stop what overlaps with a record that no longer runs: it would hold its lane and wait for ever."""
+        self.take_back(record.followers.values(), turn)
+        for follower in record.followers.values():
+            if follower.phase == "running":
+                self.cancel(follower, "retry", turn)
+
+    def cancel(self, record: InvocationRecord, fate: Fate, turn: Turn) -> None:
+        """Ask the worker to give a running invocation up; fate: what becomes of it when it left the lane."""
+        if record.lease is None:
+            raise record.error(f"{record.spec.id} is running without a lease")
+        self.move(record, "cancelling", turn)
+        record.fate = fate
+        turn.out.append(CancelInvocation(record.spec.id, record.lease.worker, turn.cause))
+        self.leave_followers(record, turn)
+
+    def forget(self, record: InvocationRecord, turn: Turn) -> None:
+        """Remove a record. Pre: no consumer or follower is left."""
+        self.move(record, "forgotten", turn)
+        del self.records[record.spec.id]
+        del record.run.members[record.spec.id]
+        for need in record.needs:
+            del need.consumers[record.spec.id]
+        for need in record.overlaps:
+            del need.followers[record.spec.id]
+        self._drop_empty(record.run)
+        turn.out.append(ForgetInvocation(record.spec.id, turn.cause))
+
+    def _drop_empty(self, run: RunRecord) -> None:
+        if run.is_closed and not run.members:
+            del self.runs[run.id]
