@@ -23,7 +23,9 @@ def check_literal(
         value = coerce(spec.type, value)
     except CoercionError as exc:
         return value, problems.invalid_input_type(spec.name, choices.config(spec), value, str(exc))
-    if is_checked_by_node:
+    if (
+        is_checked_by_node and value is not None
+    ):  # null means "linked" to the node's check, so it is checked here
         return value, None
     return value, _check_bounds(spec, value, choices) or _check_choice(spec, value, choices)
 

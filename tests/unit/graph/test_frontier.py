@@ -1,0 +1,146 @@
+"""The order of nodes: ComfyUI's preferences, cached nodes, and laws for any graph."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from comfyserverless.core.errors import InvariantError
+from comfyserverless.core.ids import NodeId
+from comfyserverless.graph.frontier import Frontier
+from comfyserverless.graph.plan import Link, Plan
+from comfyserverless.graph.validation import validate
+from comfyserverless.nodes.specs import socket
+from tests.support.graph_fakes import RECORDED_CLASSES, FakeCatalog, node_class, with_builtin
+from tests.support.graph_prompts import Prompt, image_chain, node, text_to_image
+
+MIX = node_class("Mix", socket("a", "IMAGE"), socket("b", "IMAGE"))
+CLASSES = with_builtin(*RECORDED_CLASSES, MIX)
+EMPTY = node("EmptyImage", width=8, height=8, batch_size=1, color=0)
+
+
+def plan_of(prompt: Prompt) -> Plan:
+    plan = validate(prompt, CLASSES, FakeCatalog()).plan
+    assert plan is not None
+    return plan
+
+
+def run(frontier: Frontier) -> list[NodeId]:
+    order = []
+    while (node_id := frontier.next()) is not None:
+        order.append(node_id)
+        frontier.complete(node_id)
+        frontier.validate()
+    assert frontier.is_finished()
+    return order
+
+
+def save(source: str) -> dict[str, object]:
+    return node("SaveImage", images=[source, 0], filename_prefix="x")
+
+
+def test_output_node_goes_before_everything_else_that_is_ready() -> None:
+    plan = plan_of({"a": EMPTY, "b": EMPTY, "s": save("a"), "t": save("b")})
+    assert run(Frontier(plan)) == ["a", "s", "b", "t"]
+
+
+def test_node_that_feeds_an_output_goes_before_one_two_steps_away() -> None:
+    far = {"f": EMPTY, "i": node("ImageInvert", image=["f", 0]), "s": save("i")}
+    near = {"n": EMPTY, "t": save("n")}
+    assert run(Frontier(plan_of(far | near))) == ["n", "t", "f", "i", "s"]
+
+
+def test_nodes_that_no_target_needs_are_not_run() -> None:
+    plan = plan_of({"a": EMPTY, "s": save("a"), "u": EMPTY, "v": node("ImageInvert", image=["u", 0])})
+    assert Frontier(plan).needed() == ("s", "a")
+
+
+def test_cached_node_does_not_pull_in_what_is_before_it() -> None:
+    plan = plan_of(text_to_image())
+    assert run(Frontier(plan, {NodeId("3")})) == ["4", "8", "9"]
+    assert run(Frontier(plan, {NodeId("8")})) == ["9"]
+
+
+def test_cached_target_leaves_nothing_to_do() -> None:
+    frontier = Frontier(plan_of(text_to_image()), ["9"])
+    assert frontier.needed() == ()
+    assert frontier.next() is None
+    assert frontier.is_finished()
+
+
+def test_node_used_twice_by_one_consumer_is_waited_for_once() -> None:
+    plan = plan_of({"a": EMPTY, "m": node("Mix", a=["a", 0], b=["a", 0]), "s": save("m")})
+    assert run(Frontier(plan)) == ["a", "m", "s"]
+
+
+def test_ready_nodes_are_handed_out_side_by_side_and_only_once() -> None:
+    frontier = Frontier(
+        plan_of({"a": EMPTY, "b": EMPTY, "m": node("Mix", a=["a", 0], b=["b", 0]), "s": save("m")})
+    )
+    first, second = frontier.next(), frontier.next()
+    assert {first, second} == {"a", "b"}
+    assert frontier.next() is None
+    assert not frontier.is_finished()
+    frontier.complete(NodeId("a"))
+    assert frontier.next() is None
+    frontier.complete(NodeId("b"))
+    assert frontier.next() == "m"
+
+
+@pytest.mark.parametrize("node_id", ["s", "a", "unknown"])
+def test_completing_a_node_that_does_not_run_is_a_broken_law(node_id: str) -> None:
+    frontier = Frontier(plan_of({"a": EMPTY, "s": save("a")}))
+    if node_id == "a":
+        frontier.next()
+        frontier.complete(NodeId("a"))
+    with pytest.raises(InvariantError, match=node_id):
+        frontier.complete(NodeId(node_id))
+
+
+def test_ten_thousand_nodes_are_ordered_in_less_than_a_second() -> None:
+    plan = plan_of(image_chain(10_000))
+    start = time.perf_counter()
+    order = run_without_validation(Frontier(plan))
+    assert time.perf_counter() - start < 1.0
+    assert order == ["0", *map(str, range(1, 10_001)), "save"]
+
+
+def run_without_validation(frontier: Frontier) -> list[NodeId]:
+    order = []
+    while (node_id := frontier.next()) is not None:
+        order.append(node_id)
+        frontier.complete(node_id)
+    return order
+
+
+@st.composite
+def _graphs(draw: st.DrawFn) -> Prompt:
+    """Return an acyclic graph of mixing nodes with some outputs, its nodes in any order."""
+    size = draw(st.integers(1, 12))
+    prompt: Prompt = {"n0": EMPTY}
+    for i in range(1, size):
+        sources = [f"n{draw(st.integers(0, i - 1))}" for _ in range(2)]
+        prompt[f"n{i}"] = node("Mix", a=[sources[0], 0], b=[sources[1], 0])
+    for i in draw(st.lists(st.integers(0, size - 1), min_size=1, max_size=3, unique=True)):
+        prompt[f"s{i}"] = save(f"n{i}")
+    return {key: prompt[key] for key in draw(st.permutations(sorted(prompt)))}
+
+
+@settings(max_examples=100, deadline=None)
+@given(_graphs(), st.data())
+def test_every_needed_node_runs_once_after_all_its_sources(prompt: Prompt, data: st.DataObject) -> None:
+    plan = plan_of(prompt)
+    done = frozenset(data.draw(st.lists(st.sampled_from(sorted(plan.nodes)), max_size=4)))
+    frontier = Frontier(plan, done)
+    needed = frontier.needed()
+    order = run(frontier)
+    assert sorted(order) == sorted(needed)
+    seen = set(done)
+    for node_id in order:
+        sources = {value.source for value in plan.nodes[node_id].inputs.values() if isinstance(value, Link)}
+        assert sources <= seen
+        seen.add(node_id)
+    assert set(plan.targets) <= seen
