@@ -52,10 +52,13 @@ class Parametrization(Protocol):
         """Turn the network's output at latent x into its estimate of the clean latent."""
 
     def add_noise(self, sigma: Tensor, noise: Tensor, latent: Tensor) -> Tensor:
-        """Return the latent at noise level sigma that a walk starts from."""
+        """Return the latent at noise level sigma."""
+
+    def starting_latent(self, sigma: Tensor, noise: Tensor, latent: Tensor) -> Tensor:
+        """Return the latent that a walk from level sigma starts from."""
 
     def remove_noise_scale(self, sigma: Tensor, x: Tensor) -> Tensor:
-        """Undo what `add_noise` does to the scale of the latent, at the last noise level of a walk."""
+        """Undo what `add_noise` did to the scale of the latent, at the last noise level of a walk."""
 
 
 def broadcast(sigma: Tensor, x: Tensor) -> Tensor:
@@ -128,19 +131,22 @@ class DiscreteParametrization:
         return x * 1.0 / (level**2 + 1.0) - output * level * 1.0 / (level**2 + 1.0) ** 0.5
 
     def add_noise(self, sigma: Tensor, noise: Tensor, latent: Tensor) -> Tensor:
+        """Return latent + noise at level sigma."""
+        return noise * sigma + latent
+
+    def starting_latent(self, sigma: Tensor, noise: Tensor, latent: Tensor) -> Tensor:
         """Return latent + noise at level sigma; at the highest level the noise has VP's total variance.
 
         A walk that starts at the highest trained level starts from sqrt(1 + sigma^2) instead of sigma: there
         the discrete process is pure noise of unit variance, whatever the image.
         """
-        return noise * (torch.sqrt(1.0 + sigma**2.0) if self._is_highest(float(sigma)) else sigma) + latent
+        level = float(sigma)
+        is_highest = level > self.sigma_max or math.isclose(self.sigma_max, level, rel_tol=1e-05)
+        return noise * (torch.sqrt(1.0 + sigma**2.0) if is_highest else sigma) + latent
 
     def remove_noise_scale(self, sigma: Tensor, x: Tensor) -> Tensor:
         """Return x: the variance-exploding view adds noise without scaling the latent."""
         return x
-
-    def _is_highest(self, sigma: float) -> bool:
-        return sigma > self.sigma_max or math.isclose(self.sigma_max, sigma, rel_tol=1e-05)
 
 
 @lru_cache(maxsize=16)

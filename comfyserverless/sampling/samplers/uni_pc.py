@@ -146,7 +146,7 @@ class UniPC(Sampler):
 
     def _weights(self, h: Tensor, ratios: list[Tensor]) -> tuple[Tensor, Tensor, Tensor]:
         """Return R_p, the right side of its order conditions, and B(h); with data prediction h is -h."""
-        nodes = torch.tensor([*map(float, ratios), 1.0])
+        nodes = torch.tensor([*map(float, ratios), 1.0], dtype=h.dtype)
         minus_h = -h
         phi = torch.expm1(minus_h) / minus_h - 1
         scale = minus_h if self.variant == "bh1" else torch.expm1(minus_h)
@@ -156,4 +156,4 @@ class UniPC(Sampler):
             entries.append(float(phi * factorial / scale))
             factorial *= m + 1
             phi = phi / minus_h - 1 / factorial
-        return torch.stack(rows), torch.tensor(entries), scale
+        return torch.stack(rows), torch.tensor(entries, dtype=h.dtype), scale

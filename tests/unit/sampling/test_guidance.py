@@ -21,7 +21,14 @@ def entry(tokens: int = 77, value: float = 0.0, **options: Any) -> list[Any]:
 
 
 def application(hint: Tensor = HINT, **changes: Any) -> dict[str, Any]:
-    return {"control_net": "net", "hint": hint, "strength": 1.0, "start_percent": 0.0, "end_percent": 1.0, **changes}
+    return {
+        "control_net": "net",
+        "hint": hint,
+        "strength": 1.0,
+        "start_percent": 0.0,
+        "end_percent": 1.0,
+        **changes,
+    }
 
 
 def plan(guidance: Guidance, sigma: float = 1.0) -> list[list[int]]:
@@ -31,7 +38,12 @@ def plan(guidance: Guidance, sigma: float = 1.0) -> list[list[int]]:
 def outputs(guidance: Guidance, *values: float) -> list[tuple[Batch, Tensor]]:
     batches = plan_batches(guidance, 1.0, PARAMETRIZATION)
     return [
-        (batch, torch.cat([torch.full_like(X, values[e.side]) * (1 + float(e.cond[0, 0, 0])) for e in batch.entries]))
+        (
+            batch,
+            torch.cat(
+                [torch.full_like(X, values[e.side]) * (1 + float(e.cond[0, 0, 0])) for e in batch.entries]
+            ),
+        )
         for batch in batches
     ]
 
@@ -74,7 +86,9 @@ def test_equal_controls_share_a_call_even_if_the_hint_was_fetched_twice() -> Non
 
 
 def test_unlisted_control_is_an_error() -> None:
-    guidance = Guidance([entry(control=[application()])], [entry()], 7.0, [application(torch.zeros(1, 8, 8, 3))])
+    guidance = Guidance(
+        [entry(control=[application()])], [entry()], 7.0, [application(torch.zeros(1, 8, 8, 3))]
+    )
     with pytest.raises(ValueError, match="not listed"):
         plan(guidance)
 

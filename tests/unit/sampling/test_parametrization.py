@@ -49,17 +49,22 @@ def test_true_output_recovers_the_clean_latent(prediction: str) -> None:
     alpha = 1 / (level**2 + 1).sqrt()
     x = clean + level * noise
     output = noise if prediction == "epsilon" else alpha * noise - alpha * level * clean
-    torch.testing.assert_close(parametrization.calculate_denoised(sigma, output, x), clean, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        parametrization.calculate_denoised(sigma, output, x), clean, atol=1e-5, rtol=1e-5
+    )
 
 
 def test_input_has_unit_variance_at_any_level() -> None:
     unit = torch.randn(1, 4, 64, 64, generator=torch.Generator().manual_seed(0))
     sigma = torch.tensor(5.0)
-    assert float(EPSILON.calculate_input(sigma, unit * (1 + sigma**2).sqrt()).std()) == pytest.approx(1, abs=0.02)
+    assert float(EPSILON.calculate_input(sigma, unit * (1 + sigma**2).sqrt()).std()) == pytest.approx(
+        1, abs=0.02
+    )
 
 
 def test_noise_at_the_highest_level_has_the_variance_of_the_whole() -> None:
     noise, latent = torch.ones(1, 1, 1, 1), torch.zeros(1, 1, 1, 1)
     highest = EPSILON.sigmas[-1]
-    assert float(EPSILON.add_noise(highest, noise, latent)) == float((1 + highest**2).sqrt())
-    assert float(EPSILON.add_noise(highest / 2, noise, latent)) == float(highest / 2)
+    assert float(EPSILON.starting_latent(highest, noise, latent)) == float((1 + highest**2).sqrt())
+    assert float(EPSILON.starting_latent(highest / 2, noise, latent)) == float(highest / 2)
+    assert float(EPSILON.add_noise(highest, noise, latent)) == float(highest)

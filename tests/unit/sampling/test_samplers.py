@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Mapping
 from typing import Any
@@ -46,8 +47,7 @@ def solve(sampler: Sampler, x: Tensor, sigmas: Tensor, options: Mapping[str, Any
 
 def error_of(sampler: Sampler, steps: int) -> float:
     first, last = 8.0, 0.5
-    sigmas = torch.logspace(1, 0, steps + 1, dtype=torch.float64)
-    sigmas = last * (first / last) ** sigmas.sub(1).div(9)
+    sigmas = torch.linspace(math.log(first), math.log(last), steps + 1, dtype=torch.float64).exp()
     x = torch.ones(1, 1, 1, 1, dtype=torch.float64)
     exact = ((last**2 + DATA_STD**2) / (first**2 + DATA_STD**2)) ** 0.5
     return abs(float(solve(sampler, x, sigmas, NO_NOISE)) - exact)
@@ -56,7 +56,7 @@ def error_of(sampler: Sampler, steps: int) -> float:
 @pytest.mark.parametrize(("name", "order"), ORDERS.items())
 def test_error_falls_at_the_order_of_the_method(name: str, order: int) -> None:
     coarse, fine = (error_of(SAMPLERS[name], steps) for steps in (64, 128))
-    slope = torch.log2(torch.tensor(coarse / fine)).item()
+    slope = math.log2(coarse / fine)
     assert slope == pytest.approx(order, abs=0.3)
 
 
@@ -67,8 +67,8 @@ def test_every_sampler_has_a_tested_order() -> None:
 @pytest.mark.parametrize("name", ["euler_ancestral", "dpmpp_2m_sde", "dpmpp_2m_sde_heun"])
 def test_fresh_noise_keeps_the_distribution(name: str) -> None:
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(1, 1, 150, 150, generator=generator) * (10**2 + DATA_STD**2) ** 0.5
-    sigmas = torch.cat([torch.logspace(1, -2, 40), torch.zeros(1)])
+    x = torch.randn(1, 1, 80, 80, generator=generator) * (10**2 + DATA_STD**2) ** 0.5
+    sigmas = torch.cat([torch.logspace(1, -2, 100), torch.zeros(1)])
     assert float(solve(SAMPLERS[name], x, sigmas).std()) == pytest.approx(DATA_STD, rel=0.05)
 
 
@@ -120,7 +120,7 @@ def test_listed_evaluations_are_those_that_happen(name: str) -> None:
 def test_single_step_gives_the_denoised_latent(name: str) -> None:
     x = torch.randn(1, 4, 4, 4, generator=torch.Generator().manual_seed(1)) * 10
     result = solve(SAMPLERS[name], x, torch.tensor([10.0, 0.0]))
-    torch.testing.assert_close(result, denoise_gaussian(x, torch.tensor(10.0)), atol=2e-3, rtol=1e-3)
+    torch.testing.assert_close(result, denoise_gaussian(x, torch.tensor(10.0)), atol=1e-2, rtol=1e-3)
 
 
 def test_unknown_sampler_names_the_known_ones() -> None:

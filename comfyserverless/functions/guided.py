@@ -1,0 +1,139 @@
+"""Evaluate a guided denoiser at the point where a sampler's walk stands.
+
+controlnet.run and denoise.step look at the same state, so both find the same latent, level and batches here.
+A walk's state as it travels between functions:
+    {sampler: str, walk: the sampler's state, mask?: {mask, noise, latent}}
+or, where there is nothing to walk, {samples: the result, in output latent units}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from comfyserverless.models.families.base import DiffusionModel, ModelFacts
+from comfyserverless.sampling.guidance import Batch, Guidance, combine, fit_batch, plan_batches
+from comfyserverless.sampling.masking import KeptPart
+from comfyserverless.sampling.parametrization import Parametrization, discrete_parametrization
+from comfyserverless.sampling.samplers.registry import find_sampler
+
+LATENT_CELL_PX = 8
+"""Pixels per latent cell and side, for what models are told about the size of the image."""
+
+Residuals = Sequence[Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where a walk is to be evaluated next: the latent [B, C, h, w] and its 0-dimensional level."""
+
+    x: Tensor
+    sigma: Tensor
+    parametrization: Parametrization
+
+    def batches(self, guidance: Guidance) -> list[Batch]:
+        """Plan the model calls of this evaluation."""
+        return plan_batches(guidance, float(self.sigma), self.parametrization)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInputs:
+    """The inputs of one model call for n entries.
+
+    x_in: [n * B, C, h, w], scaled; timesteps: [n * B]; context: [n * B, T, D]; adm: [n * B, A] or None.
+    """
+
+    x_in: Tensor
+    timesteps: Tensor
+    context: Tensor
+    adm: Tensor | None
+
+
+def parametrization_of(facts: ModelFacts) -> Parametrization:
+    """Return the noise process of a model."""
+    return discrete_parametrization(facts.prediction)
+
+
+def point_of(state: Mapping[str, Any], parametrization: Parametrization) -> Point:
+    """Return the point that a state's walk asks for, with the kept part of a masked image put in."""
+    x, sigma = find_sampler(state["sampler"]).query(state["walk"])
+    if "mask" in state:
+        x = KeptPart(**state["mask"]).before(x, sigma, parametrization)
+    return Point(x, sigma, parametrization)
+
+
+def model_inputs(point: Point, batch: Batch, diffusion: DiffusionModel) -> ModelInputs:
+    """Stack what one model call needs."""
+    x, sigma = point.x, point.sigma
+    count = len(batch.entries) * x.shape[0]
+    x_in = batch.stack(point.parametrization.calculate_input(sigma, x))
+    timesteps = point.parametrization.timestep(sigma).to(x.device).expand(count)
+    return ModelInputs(x_in, timesteps, batch.context(x.shape[0]), _adm(batch, x, diffusion))
+
+
+def _adm(batch: Batch, x: Tensor, diffusion: DiffusionModel) -> Tensor | None:
+    height_px, width_px = x.shape[-2] * LATENT_CELL_PX, x.shape[-1] * LATENT_CELL_PX
+    vectors: list[Tensor] = []
+    for entry in batch.entries:
+        vector = diffusion.adm(entry.options.get("pooled_output"), width_px, height_px, entry.options)
+        if vector is None:
+            return None
+        vectors.append(fit_batch(vector, x.shape[0]))
+    return torch.cat(vectors)
+
+
+def denoise(
+    point: Point,
+    guidance: Guidance,
+    diffusion: DiffusionModel,
+    residuals: Sequence[Mapping[str, Residuals] | None],
+) -> Tensor:
+    """Return the guided estimate of the clean latent at a point; inputs are unchanged.
+
+    residuals: what each control application adds, in the order of guidance.applications: by batch index, None
+    or no entry where it does not act.
+    """
+    outputs: list[tuple[Batch, Tensor]] = []
+    for batch in point.batches(guidance):
+        inputs = model_inputs(point, batch, diffusion)
+        added = _chain_residuals(batch, residuals)
+        output = diffusion.predict(inputs.x_in, inputs.timesteps, inputs.context, inputs.adm, added)
+        x = batch.stack(point.x)
+        outputs.append((batch, point.parametrization.calculate_denoised(point.sigma, output.float(), x)))
+    return combine(guidance, outputs, point.x)
+
+
+class ChainedResiduals(Sequence[Tensor]):
+    """The sum of several controls' residuals, element by element, first control first.
+
+    Nothing is read before it is asked for, so that a model waits for each element only where it uses it.
+    """
+
+    def __init__(self, parts: Sequence[Residuals]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return len(self._parts[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        total = self._parts[0][index]
+        for part in self._parts[1:]:
+            total = total + part[index]
+        return total
+
+
+def _chain_residuals(batch: Batch, residuals: Sequence[Mapping[str, Residuals] | None]) -> Residuals | None:
+    parts: list[Residuals] = []
+    for application in batch.controls:
+        given = residuals[application] if application < len(residuals) else None
+        if given is not None and str(batch.index) in given:
+            parts.append(given[str(batch.index)])
+    if not parts:
+        return None
+    return parts[0] if len(parts) == 1 else ChainedResiduals(parts)

@@ -1,0 +1,162 @@
+"""Begin and end a sampler's walk; `denoising` takes the steps between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from comfyserverless.core.errors import PromptError
+from comfyserverless.functions.guided import parametrization_of
+from comfyserverless.models.families.base import ModelFacts
+from comfyserverless.sampling.guidance import Guidance, is_in_range, plan_batches
+from comfyserverless.sampling.masking import latent_mask
+from comfyserverless.sampling.noise import starting_noise
+from comfyserverless.sampling.parametrization import Parametrization
+from comfyserverless.sampling.samplers.base import Sampler
+from comfyserverless.sampling.samplers.registry import find_sampler
+from comfyserverless.sampling.sigmas import WalkRequest, walk_sigmas
+from comfyserverless.sdk.modelfn import IoSetup, ModelFn
+
+_WALK_PORTS = (
+    "seed",
+    "steps",
+    "cfg",
+    "sampler",
+    "scheduler",
+    "denoise",
+    "start_step",
+    "last_step",
+    "force_full_denoise",
+    "add_noise",
+)
+
+
+class SampleBegin(ModelFn):
+    """Draw the noise, choose the levels, and plan the evaluations of one sampling call."""
+
+    name: ClassVar[str] = "sample.begin"
+
+    def setup_io(self, io: IoSetup) -> None:
+        """Declare the ports."""
+        for port in ("model", "latent", "positive", "negative", "applications", *_WALK_PORTS):
+            io.add_input(port)
+        io.add_output("state")
+        io.add_output("plan")
+
+    def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
+        """Read the facts of the model; no weights."""
+        return {"facts": pool.facts(inputs["model"])}
+
+    @torch.no_grad()
+    def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
+        """Return the state at the start and the plan; a walk without steps holds its result already.
+
+        Raises PromptError for an unknown sampler or scheduler, or a latent of another family.
+        """
+        facts: ModelFacts = components["facts"]
+        parametrization, sampler = parametrization_of(facts), find_sampler(inputs["sampler"])
+        samples = _fit_channels(inputs["latent"]["samples"], facts)
+        sigmas = walk_sigmas(parametrization, _walk_request(sampler, inputs))
+        if len(sigmas) < 2:
+            return {"state": {"samples": samples}, "plan": {"steps": 0, "evaluations": []}}
+        latent = _to_model_units(samples, facts)
+        noise = _noise(samples, inputs)
+        x = parametrization.starting_latent(sigmas[0], noise, latent)
+        state = {"sampler": inputs["sampler"], "walk": sampler.begin(x, sigmas, inputs["seed"], {})}
+        if inputs["latent"].get("noise_mask") is not None:
+            if sampler.uses_fresh_noise_for_mask:
+                noise = starting_noise(samples, inputs["seed"] + 1).to(samples.device)
+            mask = latent_mask(inputs["latent"]["noise_mask"], latent)
+            state["mask"] = {"mask": mask, "noise": noise, "latent": latent}
+        return {"state": state, "plan": _plan(inputs, parametrization, sampler, sigmas)}
+
+
+class SampleEnd(ModelFn):
+    """Turn the state at the end of a walk into a latent."""
+
+    name: ClassVar[str] = "sample.end"
+
+    def setup_io(self, io: IoSetup) -> None:
+        """Declare the ports."""
+        io.add_input("model")
+        io.add_input("state")
+        io.add_output("samples")
+
+    def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
+        """Read the facts of the model; no weights."""
+        return {"facts": pool.facts(inputs["model"])}
+
+    @torch.no_grad()
+    def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
+        """Return samples [B, C, h, w] float32 in output latent units."""
+        state, facts = inputs["state"], components["facts"]
+        if "samples" in state:
+            return {"samples": state["samples"]}
+        walk = state["walk"]
+        x = find_sampler(state["sampler"]).result(walk)
+        x = parametrization_of(facts).remove_noise_scale(walk["sigmas"][-1], x)
+        return {"samples": _to_output_units(x.float(), facts)}
+
+
+def _fit_channels(samples: Tensor, facts: ModelFacts) -> Tensor:
+    """Give an empty latent the channels of the model's family; a latent with content must have them."""
+    channels = facts.latent_channels
+    if samples.shape[1] == channels:
+        return samples
+    if torch.count_nonzero(samples) > 0:
+        raise PromptError(f"the latent has {samples.shape[1]} channels, but the model takes {channels}")
+    return samples.new_zeros([samples.shape[0], channels, *samples.shape[2:]])
+
+
+def _to_model_units(samples: Tensor, facts: ModelFacts) -> Tensor:
+    """Scale a latent for the model; an empty one stays empty whatever the family's shift is."""
+    if torch.count_nonzero(samples) == 0:
+        return samples
+    shifted = samples - facts.shift_factor if facts.shift_factor else samples
+    return shifted * facts.scale_factor
+
+
+def _to_output_units(x: Tensor, facts: ModelFacts) -> Tensor:
+    samples = x / facts.scale_factor
+    return samples + facts.shift_factor if facts.shift_factor else samples
+
+
+def _noise(samples: Tensor, inputs: Mapping[str, Any]) -> Tensor:
+    if not inputs["add_noise"]:
+        return torch.zeros_like(samples)
+    return starting_noise(samples, inputs["seed"], inputs["latent"].get("batch_index")).to(samples.device)
+
+
+def _walk_request(sampler: Sampler, inputs: Mapping[str, Any]) -> WalkRequest:
+    return WalkRequest(
+        scheduler=inputs["scheduler"],
+        steps=inputs["steps"],
+        denoise=inputs["denoise"],
+        start_step=inputs["start_step"],
+        last_step=inputs["last_step"],
+        force_full_denoise=inputs["force_full_denoise"],
+        discards_penultimate=sampler.discards_penultimate_sigma,
+    )
+
+
+def _plan(
+    inputs: Mapping[str, Any], parametrization: Parametrization, sampler: Sampler, sigmas: Tensor
+) -> dict[str, Any]:
+    """List the evaluations, each with the control applications that act at its level on a batch that runs."""
+    applications = inputs["applications"]
+    guidance = Guidance(inputs["positive"], inputs["negative"], inputs["cfg"], applications)
+    evaluations = []
+    for evaluation in sampler.evaluations(sigmas):
+        chained = {
+            index
+            for batch in plan_batches(guidance, evaluation.sigma, parametrization)
+            for index in batch.controls
+            if is_in_range(applications[index], evaluation.sigma, parametrization)
+        }
+        evaluations.append(
+            {"step": evaluation.step, "last_of_step": evaluation.is_last_of_step, "controls": sorted(chained)}
+        )
+    return {"steps": len(sigmas) - 1, "evaluations": evaluations}
