@@ -20,9 +20,9 @@ _OTHER_RANK = 3
 class Frontier:
     """Hand out the nodes of a plan that must run, each once, when all it needs is complete.
 
-    done: nodes whose result is at hand (cached); they are neither handed out nor do they pull in what is
-    before them. A target in `done` is for the caller to replay. Use: `next()` until it gives None, run what it
-    gave (one by one or side by side), `complete()` each, and `next()` again.
+    done: nodes whose result is at hand (cached). They are not waited for and pull in nothing that is before
+    them; only a target among them is handed out, so that its result is shown again in its turn. Use: `next()`
+    until it gives None, run what it gave (one by one or side by side), `complete()` each, and `next()` again.
     """
 
     def __init__(self, plan: Plan, done: Collection[NodeId] = ()) -> None:
@@ -46,7 +46,7 @@ class Frontier:
                 self._make_ready(node)
 
     def needed(self) -> tuple[NodeId, ...]:
-        """Return all nodes that this run has to give a result of, in the order they were found."""
+        """Return all nodes that will be handed out (cached targets too), in the order they were found."""
         return tuple(self._sources)
 
     def next(self) -> NodeId | None:
@@ -103,9 +103,10 @@ def _find_needed(plan: Plan, done: frozenset[NodeId]) -> dict[NodeId, list[NodeI
         stack = [target]
         while stack:
             node = stack.pop()
-            if node in found or node in done:
+            if node in found:
                 continue
-            sources = [source for source in _linked(plan.nodes[node]) if source not in done]
+            linked = () if node in done else _linked(plan.nodes[node])
+            sources = [source for source in linked if source not in done]
             found[node] = list(dict.fromkeys(sources))
             stack.extend(sources)
     return found

@@ -23,7 +23,8 @@ def test_nodes_run_in_the_recorded_order(case: str) -> None:
     frontier = Frontier(plan, recorded["cached"])
     order = []
     while (node := frontier.next()) is not None:
-        order.append(node)
+        if node not in recorded["cached"]:  # a cached target takes its turn, but is not executed
+            order.append(node)
         frontier.validate()
         if node == recorded["stopped_at"]:
             break

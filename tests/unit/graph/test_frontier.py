@@ -64,11 +64,10 @@ def test_cached_node_does_not_pull_in_what_is_before_it() -> None:
     assert run(Frontier(plan, {NodeId("8")})) == ["9"]
 
 
-def test_cached_target_leaves_nothing_to_do() -> None:
-    frontier = Frontier(plan_of(text_to_image()), ["9"])
-    assert frontier.needed() == ()
-    assert frontier.next() is None
-    assert frontier.is_finished()
+def test_cached_target_is_handed_out_alone_to_be_shown_again() -> None:
+    frontier = Frontier(plan_of(text_to_image()), {NodeId("9")})
+    assert frontier.needed() == ("9",)
+    assert run(frontier) == ["9"]
 
 
 def test_node_used_twice_by_one_consumer_is_waited_for_once() -> None:
@@ -143,4 +142,5 @@ def test_every_needed_node_runs_once_after_all_its_sources(prompt: Prompt, data:
         sources = {value.source for value in plan.nodes[node_id].inputs.values() if isinstance(value, Link)}
         assert sources <= seen
         seen.add(node_id)
-    assert set(plan.targets) <= seen
+    assert set(plan.targets) <= set(order)
+    assert not set(order) & (done - set(plan.targets))
