@@ -6,27 +6,23 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
-from comfyserverless.core.errors import InvariantError, ModelFileError
-from comfyserverless.core.values import VaeRef
-from comfyserverless.functions.guided import denoise, parametrization_of, point_of
-from comfyserverless.functions.preview import fit_latent_to_rgb, latent_preview
-from comfyserverless.models.families.base import ModelFacts
+from comfyserverless.core.errors import InvariantError
+from comfyserverless.functions.guided import denoise, parametrization_of, point_of, to_output_units
+from comfyserverless.functions.preview import encode_preview
 from comfyserverless.sampling.guidance import Guidance
 from comfyserverless.sampling.masking import KeptPart
 from comfyserverless.sampling.samplers.registry import find_sampler
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
+
+PREVIEW_LATENT2RGB = "latent2rgb"
+"""The preview method that shows the latent itself; any other value asks for no preview."""
 
 
 class DenoiseStep(ModelFn):
     """Take one step of a sampler, or one evaluation of a step."""
 
     name: ClassVar[str] = "denoise.step"
-
-    def __init__(self) -> None:
-        #: Preview maps of the autoencoders that previews were asked of; facts of their files, so never stale.
-        self._fitted: dict[VaeRef, Tensor | None] = {}
 
     def setup_io(self, io: IoSetup) -> None:
         """Declare the ports."""
@@ -41,20 +37,9 @@ class DenoiseStep(ModelFn):
     def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
         """Take the diffusion model."""
         components = {"facts": pool.facts(inputs["model"]), "diffusion": pool.diffusion(inputs["model"])}
-        if inputs["preview"] == "latent2rgb":
-            components["latent_to_rgb"] = self._latent_to_rgb(
-                VaeRef(inputs["model"].file), components["facts"], pool
-            )
+        if inputs["preview"] == PREVIEW_LATENT2RGB:
+            components["colours"] = pool.colours(inputs["model"])
         return components
-
-    def _latent_to_rgb(self, vae: VaeRef, facts: ModelFacts, pool: Any) -> Tensor | None:
-        """Return the preview map of a checkpoint; None if the model's file has no autoencoder to fit it to."""
-        if vae not in self._fitted:
-            try:
-                self._fitted[vae] = fit_latent_to_rgb(pool.vae(vae), facts)
-            except ModelFileError:
-                self._fitted[vae] = None
-        return self._fitted[vae]
 
     @torch.no_grad()
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
@@ -75,6 +60,8 @@ class DenoiseStep(ModelFn):
                 break
             if len(residuals):
                 raise InvariantError(f"step {step} has several evaluations, and residuals of one")
-        latent_to_rgb = components.get("latent_to_rgb")
-        preview = None if latent_to_rgb is None else latent_preview(denoised, latent_to_rgb)
+        preview = None
+        if "colours" in components:
+            samples = to_output_units(denoised, components["facts"])
+            preview = encode_preview(components["colours"].latent_to_rgb(samples))
         return {"state": state, "preview": preview}

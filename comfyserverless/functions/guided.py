@@ -58,6 +58,20 @@ def parametrization_of(facts: ModelFacts) -> Parametrization:
     return discrete_parametrization(facts.prediction)
 
 
+def to_model_units(samples: Tensor, facts: ModelFacts) -> Tensor:
+    """Shift and scale a latent for the model; an empty one stays empty, whatever the shift is."""
+    if torch.count_nonzero(samples) == 0:
+        return samples
+    shifted = samples - facts.shift_factor if facts.shift_factor else samples
+    return shifted * facts.scale_factor
+
+
+def to_output_units(x: Tensor, facts: ModelFacts) -> Tensor:
+    """Return a latent of the model in the units that a graph's LATENT holds."""
+    samples = x / facts.scale_factor
+    return samples + facts.shift_factor if facts.shift_factor else samples
+
+
 def point_of(state: Mapping[str, Any], parametrization: Parametrization) -> Point:
     """Return the point that a state's walk asks for, with the kept part of a masked image put in."""
     x, sigma = find_sampler(state["sampler"]).query(state["walk"])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from comfyserverless.core.errors import PromptError
-from comfyserverless.functions.guided import parametrization_of
+from comfyserverless.functions.guided import parametrization_of, to_model_units, to_output_units
 from comfyserverless.models.families.base import ModelFacts
 from comfyserverless.sampling.guidance import Guidance, is_in_range, plan_batches
 from comfyserverless.sampling.masking import latent_mask
@@ -62,7 +62,7 @@ class SampleBegin(ModelFn):
         sigmas = walk_sigmas(parametrization, _walk_request(sampler, inputs))
         if len(sigmas) < 2:
             return {"state": {"samples": samples}, "plan": {"steps": 0, "evaluations": []}}
-        latent = _to_model_units(samples, facts)
+        latent = to_model_units(samples, facts)
         noise = _noise(samples, inputs)
         x = parametrization.starting_latent(sigmas[0], noise, latent)
         state = {"sampler": inputs["sampler"], "walk": sampler.begin(x, sigmas, inputs["seed"], {})}
@@ -98,7 +98,7 @@ class SampleEnd(ModelFn):
         walk = state["walk"]
         x = find_sampler(state["sampler"]).result(walk)
         x = parametrization_of(facts).remove_noise_scale(walk["sigmas"][-1], x)
-        return {"samples": _to_output_units(x.float(), facts)}
+        return {"samples": to_output_units(x.float(), facts)}
 
 
 def _fit_channels(samples: Tensor, facts: ModelFacts) -> Tensor:
@@ -109,19 +109,6 @@ def _fit_channels(samples: Tensor, facts: ModelFacts) -> Tensor:
     if torch.count_nonzero(samples) > 0:
         raise PromptError(f"the latent has {samples.shape[1]} channels, but the model takes {channels}")
     return samples.new_zeros([samples.shape[0], channels, *samples.shape[2:]])
-
-
-def _to_model_units(samples: Tensor, facts: ModelFacts) -> Tensor:
-    """Scale a latent for the model; an empty one stays empty whatever the family's shift is."""
-    if torch.count_nonzero(samples) == 0:
-        return samples
-    shifted = samples - facts.shift_factor if facts.shift_factor else samples
-    return shifted * facts.scale_factor
-
-
-def _to_output_units(x: Tensor, facts: ModelFacts) -> Tensor:
-    samples = x / facts.scale_factor
-    return samples + facts.shift_factor if facts.shift_factor else samples
 
 
 def _noise(samples: Tensor, inputs: Mapping[str, Any]) -> Tensor:
