@@ -1,0 +1,156 @@
+"""Load and run ControlNets (Zhang et al. 2023) of the U-Net families on diffusers' ControlNetModel.
+
+Files come in the original layout (with or without `control_model.`) or in diffusers' layout.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from comfyserverless.core.errors import ModelFileError, PromptError
+from comfyserverless.models.diffusers_names import has_diffusers_names, with_original_names
+from comfyserverless.models.modules import build_module, compute_dtype, tensor_bytes
+from comfyserverless.models.unet import encoder_config
+from comfyserverless.models.unet_layout import UnetLayout, read_layout, unet_names
+from comfyserverless.models.weights import Weights
+
+if TYPE_CHECKING:
+    from diffusers.models.controlnets.controlnet import ControlNetModel
+
+_PREFIXES = ("control_model.", "")
+_HINT_LAST = 14
+_POOLED_SUFFIXES = ("_shuffle", "_shuffle_fp16")
+"""File names of the ControlNets whose residuals are averaged over the picture; the tensors do not tell."""
+
+
+class ControlNet:
+    """A ControlNet on its device."""
+
+    def __init__(self, module: ControlNetModel, layout: UnetLayout) -> None:
+        parameter = module.conv_in.weight
+        self.device = parameter.device
+        self._dtype = parameter.dtype
+        self._module = module
+        self._layout = layout
+
+    @torch.no_grad()
+    def residuals(
+        self, x_in: Tensor, timesteps: Tensor, context: Tensor, hint: Tensor, adm: Tensor | None = None
+    ) -> list[Tensor]:
+        """Return what this ControlNet adds to a U-Net, at strength 1: input blocks in order, then the middle.
+
+        x_in: [N, C, h, w] scaled for the network; timesteps: [N]; context: [N, T, D]; hint:
+        [1 or N, 3, h * 8, w * 8] in 0..1; adm: [N, A] for families with a vector condition. Returns
+        float32 tensors [N, ...]. Raises PromptError when the widths belong to another family.
+        """
+        self._check(x_in, context, adm)
+        blocks, middle = self._module(
+            self._cast(x_in),
+            timesteps.to(self.device),
+            encoder_hidden_states=self._cast(context),
+            controlnet_cond=self._cast(hint),
+            class_labels=None if adm is None or self._layout.adm_width is None else self._cast(adm),
+            return_dict=False,
+        )
+        return [residual.float() for residual in (*blocks, middle)]
+
+    def prepare_hint(self, image: Tensor, width_px: int, height_px: int) -> Tensor:
+        """Return an IMAGE [B, H, W, C] as a hint [B, 3, height_px, width_px] (see fit_hint)."""
+        return fit_hint(image, width_px, height_px)
+
+    @property
+    def weights_bytes(self) -> int:
+        """Bytes of the weights."""
+        return tensor_bytes(dict(self._module.named_parameters()))
+
+    def _check(self, x_in: Tensor, context: Tensor, adm: Tensor | None) -> None:
+        layout = self._layout
+        wanted, given = (layout.context_width, layout.in_channels), (context.shape[-1], x_in.shape[1])
+        if wanted != given:
+            raise PromptError(
+                f"this ControlNet takes (text width, channels) {wanted}, the model has {given}:"
+                " it was made for another family"
+            )
+        if layout.adm_width is not None and (adm is None or adm.shape[1] != layout.adm_width):
+            raise PromptError(
+                "this ControlNet takes a vector condition that the model does not have: use it with SDXL models"
+            )
+
+    def _cast(self, tensor: Tensor) -> Tensor:
+        return tensor.to(device=self.device, dtype=self._dtype)
+
+
+def fit_hint(image: Tensor, width_px: int, height_px: int) -> Tensor:
+    """Crop a picture around its centre to the wanted aspect and resize it to nearest pixels.
+
+    image: [B, H, W, 3 or more]. Returns [B, 3, height_px, width_px].
+    """
+    hint = image[..., :3].movedim(-1, 1)
+    height, width = hint.shape[2:]
+    wanted, present = width_px / height_px, width / height
+    cut_x = round((width - width * (wanted / present)) / 2) if present > wanted else 0
+    cut_y = round((height - height * (present / wanted)) / 2) if present < wanted else 0
+    cropped = hint.narrow(2, cut_y, height - 2 * cut_y).narrow(3, cut_x, width - 2 * cut_x)
+    return F.interpolate(cropped, size=(height_px, width_px), mode="nearest-exact")
+
+
+def load_controlnet(root: Weights, device: torch.device) -> ControlNet:
+    """Load a ControlNet. Raises ModelFileError for files of another kind, naming what is supported."""
+    from diffusers.models.controlnets.controlnet import ControlNetModel
+
+    weights, names = _find(root)
+    layout = read_layout(weights)
+    dtype = compute_dtype(device)
+    tensors = {new: weights.load(old, dtype).to(device) for old, new in names.items()}
+    module = build_module(lambda: ControlNetModel(**_config(weights, layout, root.path)), tensors, root.path)
+    return ControlNet(module, layout)
+
+
+def _find(root: Weights) -> tuple[Weights, dict[str, str]]:
+    """Return the ControlNet in the original naming, and the map from there to diffusers' names."""
+    candidates = (
+        [with_original_names(root)]
+        if has_diffusers_names(root)
+        else [root.below(prefix) for prefix in _PREFIXES]
+    )
+    for part in candidates:
+        if "zero_convs.0.0.weight" in part and "input_hint_block.0.weight" in part:
+            return part, _names(part)
+    raise ModelFileError(
+        f"{root.path}: is no supported ControlNet (supported: ControlNets of SD1.5, SD2 and SDXL)"
+    )
+
+
+def _names(weights: Weights) -> dict[str, str]:
+    names = unet_names(read_layout(weights), weights)
+    for name in weights:
+        root, number, *rest = name.split(".")
+        if root == "zero_convs":
+            names[name] = f"controlnet_down_blocks.{number}.{rest[-1]}"
+        elif root == "input_hint_block":
+            names[name] = f"controlnet_cond_embedding.{_hint_name(int(number))}.{rest[-1]}"
+    return names
+
+
+def _hint_name(number: int) -> str:
+    if number == 0:
+        return "conv_in"
+    return "conv_out" if number == _HINT_LAST else f"blocks.{number // 2 - 1}"
+
+
+def _config(weights: Weights, layout: UnetLayout, path: str) -> dict[str, Any]:
+    down = tuple("CrossAttnDownBlock2D" if depth else "DownBlock2D" for depth in layout.level_depths)
+    stem = os.path.splitext(os.path.basename(path))[0]
+    return {
+        **encoder_config(layout, down),
+        "conditioning_channels": weights.shape("input_hint_block.0.weight")[1],
+        "conditioning_embedding_out_channels": tuple(
+            weights.shape(f"input_hint_block.{number}.weight")[0] for number in range(0, _HINT_LAST, 4)
+        ),
+        "global_pool_conditions": stem.endswith(_POOLED_SUFFIXES),
+    }

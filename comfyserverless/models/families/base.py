@@ -1,0 +1,103 @@
+"""Say what every family of diffusion models offers, whatever its network is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from comfyserverless.models.weights import Weights
+
+Prediction = Literal["epsilon", "v_prediction"]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What sampling must know of a model; read from the file's header.
+
+    latent_channels: of the latent; in_channels: of the network's input (more than the latent's for inpainting
+    models); scale_factor, shift_factor: network units = (output units - shift) * scale; downscale_px: pixels
+    per latent cell; adm_width: of the vector condition, None without one; context_width: of the text features.
+    """
+
+    family: str
+    latent_channels: int
+    in_channels: int
+    scale_factor: float
+    prediction: Prediction
+    context_width: int
+    adm_width: int | None = None
+    shift_factor: float = 0.0
+    downscale_px: int = 8
+
+
+class DiffusionModel(ABC):
+    """A diffusion network on its device, with LoRAs merged; takes and returns tensors on any device."""
+
+    facts: ModelFacts
+    device: torch.device
+
+    @abstractmethod
+    def predict(
+        self,
+        x_in: Tensor,
+        timesteps: Tensor,
+        context: Tensor,
+        adm: Tensor | None = None,
+        residuals: Sequence[Tensor] | None = None,
+    ) -> Tensor:
+        """Run the network once.
+
+        x_in: [N, in_channels, h, w] already scaled for the network; timesteps: [N]; context: [N, T, width];
+        adm: [N, adm_width] where the family has one; residuals: of a ControlNet, input blocks in order, then
+        the middle block, each [N, ...], read as late as possible. Returns the raw output
+        [N, latent_channels, h, w] float32. Inputs are unchanged. Raises PromptError when widths
+        do not fit this model.
+        """
+
+    @abstractmethod
+    def adm(
+        self, pooled: Tensor | None, width_px: int, height_px: int, options: Mapping[str, object]
+    ) -> Tensor | None:
+        """Return the vector condition [B, adm_width] for a picture of this size, None if the family has none.
+
+        pooled: [B, P] of the text encoder; options: of the conditioning, may hold width, height, crop_w,
+        crop_h, target_width, target_height. Raises PromptError if the family needs `pooled` and it is None
+        or does not fit.
+        """
+
+
+class Family(Protocol):
+    """One family of diffusion models."""
+
+    @property
+    def name(self) -> str:
+        """The family's name in ModelFacts."""
+
+    def describe(self, root: Weights, network: Weights) -> ModelFacts | None:
+        """Return the facts of a file of this family, None if it is another's.
+
+        root: the whole file; network: the diffusion network in it, without prefix.
+        """
+
+    def load(self, network: Weights, facts: ModelFacts, device: torch.device) -> LoadedNetwork:
+        """Load the network. Raises ModelFileError if tensors are missing or do not fit."""
+
+
+class LoadedNetwork(Protocol):
+    """The weights of a network, shared by every handle of the same file.
+
+    names: from the tensor name in the file (without prefix) to the parameter's name.
+    """
+
+    names: Mapping[str, str]
+
+    def parameters(self) -> Mapping[str, Tensor]:
+        """Return the parameters by name."""
+
+    def model(self, replaced: Mapping[str, Tensor]) -> DiffusionModel:
+        """Return a model that shares all parameters except the `replaced` ones."""

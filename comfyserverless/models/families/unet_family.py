@@ -1,0 +1,52 @@
+"""Describe and load the families whose network is a latent-diffusion U-Net (Rombach et al. 2022)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from comfyserverless.models.families.base import ModelFacts, Prediction
+from comfyserverless.models.unet import LoadedUnet, VectorCondition, load_unet
+from comfyserverless.models.unet_layout import UnetLayout, read_layout
+from comfyserverless.models.weights import Weights
+
+
+def _predict_epsilon(root: Weights, network: Weights) -> Prediction:
+    return "epsilon"
+
+
+@dataclass(frozen=True, slots=True)
+class UnetFamily:
+    """One U-Net family: which layouts are its own, and what it adds to the network.
+
+    prediction: reads what the network predicts from (file, network); condition: makes the vector condition.
+    """
+
+    name: str
+    scale_factor: float
+    accepts: Callable[[UnetLayout], bool]
+    prediction: Callable[[Weights, Weights], Prediction] = _predict_epsilon
+    condition: VectorCondition | None = None
+
+    def describe(self, root: Weights, network: Weights) -> ModelFacts | None:
+        """Return the facts of a U-Net of this family, None for anything else."""
+        if "input_blocks.0.0.weight" not in network or "out.2.weight" not in network:
+            return None
+        layout = read_layout(network)
+        if not self.accepts(layout):
+            return None
+        return ModelFacts(
+            family=self.name,
+            latent_channels=layout.out_channels,
+            in_channels=layout.in_channels,
+            scale_factor=self.scale_factor,
+            prediction=self.prediction(root, network),
+            context_width=layout.context_width,
+            adm_width=layout.adm_width,
+        )
+
+    def load(self, network: Weights, facts: ModelFacts, device: torch.device) -> LoadedUnet:
+        """Load the U-Net. Raises ModelFileError if tensors are missing or do not fit."""
+        return load_unet(network, facts, device, self.condition)

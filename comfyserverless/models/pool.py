@@ -1,0 +1,200 @@
+"""Hold the models of one worker by handle: load on first use, share, forget the least recently used.
+
+Handles with equal files share the base weights; a LoRA adds only the layers that it changes. One lock
+guards loading and the book-keeping, so the lanes of a worker may use the pool at the same time.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+
+from comfyserverless.core.errors import ModelFileError
+from comfyserverless.core.values import ClipRef, ControlNetRef, FileRef, LoraRef, ModelRef, VaeRef
+from comfyserverless.models.autoencoder import Autoencoder, load_autoencoder
+from comfyserverless.models.controlnet import ControlNet, load_controlnet
+from comfyserverless.models.families.base import DiffusionModel, LoadedNetwork, ModelFacts
+from comfyserverless.models.families.registry import find_network, identify
+from comfyserverless.models.modules import tensor_bytes
+from comfyserverless.models.preview import LatentColours, fit_colours, guess_colours
+from comfyserverless.models.text.clip_files import find_clip_models
+from comfyserverless.models.text.encoder import ClipPart, TextEncoder
+from comfyserverless.models.weights import open_weights
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One loaded thing; size_bytes counts only what it does not share with its parent."""
+
+    value: Any
+    size_bytes: int
+    parent: Hashable | None
+    children: set[Hashable] = field(default_factory=set)
+
+
+class ModelPool:
+    """The models that a worker has in memory.
+
+    budget_bytes: when more is loaded, the least recently used goes first (what a caller still holds lives on);
+    None for no limit.
+    """
+
+    def __init__(self, device: torch.device | None = None, budget_bytes: int | None = None) -> None:
+        self.device = device or torch.device("cpu")
+        self._budget_bytes = budget_bytes
+        self._lock = threading.RLock()
+        #: all and only what is loaded, the least recently used first; a parent is never older than its children
+        self._entries: dict[Hashable, _Entry] = {}
+        self._facts: dict[FileRef, ModelFacts] = {}
+        self._colours: dict[FileRef, LatentColours] = {}
+
+    def facts(self, ref: ModelRef) -> ModelFacts:
+        """Return what the header of a diffusion model says. Raises ModelFileError for unsupported files."""
+        with self._lock:
+            if ref.file not in self._facts:
+                self._facts[ref.file] = identify(open_weights(ref.file.path))[1]
+            return self._facts[ref.file]
+
+    def diffusion(self, ref: ModelRef) -> DiffusionModel:
+        """Return the diffusion model with its LoRAs merged; sampling patches are not its business.
+
+        Raises ModelFileError for files that are missing, damaged or not supported.
+        """
+        with self._lock:
+            base_key = ("network", ref.file)
+            network: LoadedNetwork = self._get(base_key, lambda: self._load_network(ref.file))
+            loras = _effective(ref.loras)
+            if not loras:
+                return network.model({})
+            return self._get(
+                ("model", ref.file, loras), lambda: self._patch_network(network, loras), parent=base_key
+            )
+
+    def text(self, ref: ClipRef) -> TextEncoder:
+        """Return the text encoder of one or more files, with LoRAs merged."""
+        with self._lock:
+            base_key = ("clip", ref.files)
+            parts: tuple[ClipPart, ...] = self._get(base_key, lambda: self._load_clip(ref.files))
+            loras = _effective(ref.loras)
+            if loras:
+                base = parts
+                parts = self._get(
+                    ("text", ref.files, loras), lambda: self._patch_clip(base, loras), parent=base_key
+                )
+            return TextEncoder(parts, ref.last_layer, ref.embeddings)
+
+    def vae(self, ref: VaeRef) -> Autoencoder:
+        """Return the autoencoder of a file."""
+        with self._lock:
+            return self._get(("vae", ref.file), lambda: self._load_vae(ref.file))
+
+    def controlnet(self, ref: ControlNetRef) -> ControlNet:
+        """Return a ControlNet."""
+        with self._lock:
+            return self._get(("controlnet", ref.file), lambda: self._load_controlnet(ref.file))
+
+    def colours(self, ref: ModelRef) -> LatentColours:
+        """Return the map from a model's latents to preview colours, fitted once to the file's autoencoder."""
+        with self._lock:
+            if ref.file not in self._colours:
+                try:
+                    self._colours[ref.file] = fit_colours(self.vae(VaeRef(ref.file)))
+                except ModelFileError:
+                    self._colours[ref.file] = guess_colours(self.facts(ref).latent_channels)
+            return self._colours[ref.file]
+
+    @property
+    def weights_bytes(self) -> int:
+        """Bytes of all loaded weights, shared ones counted once."""
+        with self._lock:
+            return sum(entry.size_bytes for entry in self._entries.values())
+
+    def unload_all(self) -> None:
+        """Forget every model."""
+        with self._lock:
+            self._entries.clear()
+
+    def _get(self, key: Hashable, load: Callable[[], tuple[T, int]], parent: Hashable | None = None) -> T:
+        """Return a loaded thing, loading it and making room if needed; it becomes the most recent one."""
+        if key not in self._entries:
+            value, size_bytes = load()
+            self._entries[key] = _Entry(value, size_bytes, parent)
+            if parent is not None:
+                self._entries[parent].children.add(key)
+        self._touch(key)
+        self._make_room(keep=key)
+        result: T = self._entries[key].value
+        return result
+
+    def _touch(self, key: Hashable) -> None:
+        entry = self._entries[key] = self._entries.pop(key)
+        if entry.parent is not None:
+            self._touch(entry.parent)
+
+    def _make_room(self, keep: Hashable) -> None:
+        kept = {keep, self._entries[keep].parent}
+        while self._budget_bytes is not None and self.weights_bytes > self._budget_bytes:
+            oldest = next((key for key in self._entries if key not in kept), None)
+            if oldest is None:
+                return
+            self._forget(oldest)
+
+    def _forget(self, key: Hashable) -> None:
+        entry = self._entries.pop(key)
+        if entry.parent is not None:
+            self._entries[entry.parent].children.discard(key)
+        for child in list(entry.children):
+            self._forget_child(child)
+
+    def _forget_child(self, key: Hashable) -> None:
+        self._entries.pop(key, None)
+
+    def _load_network(self, file: FileRef) -> tuple[LoadedNetwork, int]:
+        root = open_weights(file.path)
+        family, facts = identify(root)
+        network = family.load(find_network(root), facts, self.device)
+        return network, tensor_bytes(network.parameters())
+
+    def _load_clip(self, files: tuple[FileRef, ...]) -> tuple[tuple[ClipPart, ...], int]:
+        found = [model for file in files for model in find_clip_models(open_weights(file.path))]
+        is_pair = len({model.kind for model in found}) > 1
+        parts = tuple(
+            ClipPart(
+                model.kind,
+                model.config,
+                {name: tensor.to(self.device) for name, tensor in model.load().items()},
+                default_stop=None if model.kind == "l" and not is_pair else -2,
+                is_hidden_normalized=model.kind != "g" and not is_pair,
+            )
+            for model in sorted(
+                {model.kind: model for model in found}.values(), key=lambda model: "lhg".index(model.kind)
+            )
+        )
+        return parts, sum(tensor_bytes(part.weights) for part in parts)
+
+    def _load_vae(self, file: FileRef) -> tuple[Autoencoder, int]:
+        vae = load_autoencoder(open_weights(file.path), self.device)
+        return vae, vae.weights_bytes
+
+    def _load_controlnet(self, file: FileRef) -> tuple[ControlNet, int]:
+        controlnet = load_controlnet(open_weights(file.path), self.device)
+        return controlnet, controlnet.weights_bytes
+
+    def _patch_network(self, network: LoadedNetwork, loras: tuple[LoraRef, ...]) -> tuple[DiffusionModel, int]:
+        raise NotImplementedError
+
+    def _patch_clip(
+        self, parts: tuple[ClipPart, ...], loras: tuple[LoraRef, ...]
+    ) -> tuple[tuple[ClipPart, ...], int]:
+        raise NotImplementedError
+
+
+def _effective(loras: tuple[LoraRef, ...]) -> tuple[LoraRef, ...]:
+    """Leave out LoRAs of strength zero, which change nothing."""
+    return tuple(lora for lora in loras if lora.strength != 0.0)

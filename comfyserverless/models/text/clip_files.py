@@ -1,0 +1,116 @@
+"""Find CLIP text models in checkpoints and in files of their own, and load them under one naming.
+
+Both layouts in use are read: Hugging Face's (`text_model.encoder.layers...`, with or without the leading
+`text_model.`) and open_clip's (`transformer.resblocks...`, with fused attention inputs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from torch import Tensor
+
+from comfyserverless.core.errors import ModelFileError
+from comfyserverless.models.text.clip import ClipConfig
+from comfyserverless.models.weights import Weights
+
+ClipKind = Literal["l", "h", "g"]
+"""Which of the three released sizes a model is built like: OpenAI's L, open_clip's H and G."""
+
+_PREFIXES = (
+    "cond_stage_model.transformer.",
+    "cond_stage_model.model.",
+    "conditioner.embedders.0.transformer.",
+    "conditioner.embedders.0.model.",
+    "conditioner.embedders.1.model.",
+    "text_encoders.clip_l.transformer.",
+    "text_encoders.clip_g.transformer.",
+    "clip_l.transformer.",
+    "clip_g.transformer.",
+    "",
+)
+_H_LAYERS, _G_LAYERS = 23, 31
+_OPEN_LAYER_NAMES = {
+    "ln_1": "layer_norm1",
+    "ln_2": "layer_norm2",
+    "attn.out_proj": "self_attn.out_proj",
+    "mlp.c_fc": "mlp.fc1",
+    "mlp.c_proj": "mlp.fc2",
+}
+
+
+class ClipFile:
+    """One text model inside a file, found by its names; nothing is loaded until `load`."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._is_open = "transformer.resblocks.0.ln_1.weight" in weights
+        self._weights = weights if self._is_open else _without_text_model(weights)
+        stem = "transformer.resblocks" if self._is_open else "encoder.layers"
+        self._stem = stem
+        layers = _count_blocks(self._weights, stem)
+        width = self._weights.shape(
+            "positional_embedding" if self._is_open else "embeddings.position_embedding.weight"
+        )[1]
+        self.kind: ClipKind = "g" if layers >= _G_LAYERS else "h" if layers >= _H_LAYERS else "l"
+        self.config = ClipConfig(width, layers, is_quick_gelu=self.kind == "l")
+
+    def load(self) -> dict[str, Tensor]:
+        """Load the weights in the file's own types, under Hugging Face names without `text_model.`.
+
+        Raises ModelFileError if a tensor is missing.
+        """
+        if self._is_open:
+            return dict(self._open_tensors())
+        wanted = [
+            name
+            for name in self._weights
+            if name.startswith(("encoder.", "embeddings.", "final_", "text_projection"))
+        ]
+        return {name: self._weights.load(name) for name in wanted if not name.endswith("position_ids")}
+
+    def _open_tensors(self) -> Iterator[tuple[str, Tensor]]:
+        load = self._weights.load
+        yield "embeddings.token_embedding.weight", load("token_embedding.weight")
+        yield "embeddings.position_embedding.weight", load("positional_embedding")
+        for layer in range(self.config.layers):
+            yield from self._open_layer(f"{self._stem}.{layer}.", f"encoder.layers.{layer}.")
+        for part in ("weight", "bias"):
+            yield f"final_layer_norm.{part}", load(f"ln_final.{part}")
+        if "text_projection" in self._weights:
+            yield "text_projection.weight", load("text_projection").t().contiguous()
+        elif "text_projection.weight" in self._weights:
+            yield "text_projection.weight", load("text_projection.weight")
+
+    def _open_layer(self, old: str, new: str) -> Iterator[tuple[str, Tensor]]:
+        for part in ("weight", "bias"):
+            fused = self._weights.load(f"{old}attn.in_proj_{part}")
+            for name, piece in zip("qkv", fused.chunk(3), strict=True):
+                yield f"{new}self_attn.{name}_proj.{part}", piece.clone()
+            for open_name, name in _OPEN_LAYER_NAMES.items():
+                yield f"{new}{name}.{part}", self._weights.load(f"{old}{open_name}.{part}")
+
+
+def find_clip_models(weights: Weights) -> list[ClipFile]:
+    """Return every CLIP text model of a file, in the order of the prefixes that files use.
+
+    Raises ModelFileError if there is none.
+    """
+    found = [ClipFile(part) for prefix in _PREFIXES if _is_clip(part := weights.below(prefix))]
+    if not found:
+        raise ModelFileError(f"{weights.path}: holds no CLIP text encoder (supported: CLIP-L, CLIP-H, CLIP-G)")
+    return found
+
+
+def _is_clip(weights: Weights) -> bool:
+    marks = ("text_model.encoder.layers.0.layer_norm1.weight", "encoder.layers.0.layer_norm1.weight")
+    return any(mark in weights for mark in (*marks, "transformer.resblocks.0.ln_1.weight"))
+
+
+def _without_text_model(weights: Weights) -> Weights:
+    return weights.renamed({name: name.removeprefix("text_model.") for name in weights})
+
+
+def _count_blocks(weights: Weights, stem: str) -> int:
+    depth = stem.count(".") + 1
+    return 1 + max((int(name.split(".")[depth]) for name in weights if name.startswith(stem + ".")), default=-1)

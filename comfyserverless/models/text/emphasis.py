@@ -1,0 +1,68 @@
+"""Read prompt weights: `(words)` is 1.1 times, `(words:1.3)` sets 1.3, groups nest, `\\(` is a plain bracket.
+
+The rules follow what ComfyUI's recorded tokens show: a number set by an inner group replaces the outer
+weight, square brackets mean nothing, brackets that do not pair are text, and a bad number is text too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+STEP_RATIO = 1.1
+"""What one pair of brackets multiplies the weight by."""
+
+_HIDDEN = (("\\)", "\0\1"), ("\\(", "\0\2"))
+
+
+def split_emphasis(text: str) -> list[tuple[str, float]]:
+    """Split a prompt into (text, weight) runs in order; escaped brackets come back as plain ones."""
+    for plain, hidden in _HIDDEN:
+        text = text.replace(plain, hidden)
+    return [(_reveal(run), weight) for run, weight in _weigh(text, 1.0)]
+
+
+def _reveal(text: str) -> str:
+    for plain, hidden in _HIDDEN:
+        text = text.replace(hidden, plain[1])
+    return text
+
+
+def _weigh(text: str, weight: float) -> Iterator[tuple[str, float]]:
+    for part in _top_level_parts(text):
+        if len(part) < 2 or part[0] != "(" or part[-1] != ")":
+            yield part, weight
+            continue
+        inner, number = _trailing_number(part[1:-1])
+        yield from _weigh(inner, weight * STEP_RATIO if number is None else number)
+
+
+def _trailing_number(text: str) -> tuple[str, float | None]:
+    """Split `words:1.3` into its words and number; (text, None) when there is no number at the end."""
+    head, colon, tail = text.rpartition(":")
+    if not colon or not head:
+        return text, None
+    try:
+        return head, float(tail)
+    except ValueError:
+        return text, None
+
+
+def _top_level_parts(text: str) -> Iterator[str]:
+    """Cut text before each outermost `(` and after the `)` that closes it.
+
+    A stray `)` takes the depth below zero, where brackets are text until they balance again.
+    """
+    start = depth = 0
+    for at, char in enumerate(text):
+        if char == "(":
+            if depth == 0 and at > start:
+                yield text[start:at]
+                start = at
+            depth += 1
+        elif char == ")":
+            depth -= 1
+            if depth == 0:
+                yield text[start : at + 1]
+                start = at + 1
+    if start < len(text):
+        yield text[start:]

@@ -1,0 +1,162 @@
+"""Load and run latent-diffusion U-Nets on diffusers' UNet2DConditionModel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from comfyserverless.core.errors import PromptError
+from comfyserverless.models.families.base import DiffusionModel, ModelFacts
+from comfyserverless.models.modules import build_module, compute_dtype, share_module
+from comfyserverless.models.residuals import defer
+from comfyserverless.models.unet_layout import UnetLayout, read_layout, unet_names
+from comfyserverless.models.weights import Weights
+
+if TYPE_CHECKING:
+    from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
+
+VectorCondition = Callable[[Tensor | None, int, int, Mapping[str, object]], Tensor]
+"""Make the vector condition from (pooled, width_px, height_px, options)."""
+
+
+class UnetModel(DiffusionModel):
+    """A U-Net behind the interface that all families share."""
+
+    def __init__(
+        self, module: UNet2DConditionModel, facts: ModelFacts, condition: VectorCondition | None
+    ) -> None:
+        parameter = module.conv_in.weight
+        self.facts = facts
+        self.device = parameter.device
+        self._module = module
+        self._dtype = parameter.dtype
+        self._condition = condition
+
+    @torch.no_grad()
+    def predict(
+        self,
+        x_in: Tensor,
+        timesteps: Tensor,
+        context: Tensor,
+        adm: Tensor | None = None,
+        residuals: Sequence[Tensor] | None = None,
+    ) -> Tensor:
+        """Run the network once (see DiffusionModel.predict)."""
+        self._check(x_in, context, adm)
+        extra: dict[str, Any] = {}
+        if residuals is not None:
+            *blocks, middle = defer(residuals)
+            extra = {"down_block_additional_residuals": blocks, "mid_block_additional_residual": middle}
+        output: Tensor = self._module(
+            self._cast(x_in),
+            timesteps.to(self.device),
+            encoder_hidden_states=self._cast(context),
+            class_labels=None if adm is None else self._cast(adm),
+            return_dict=False,
+            **extra,
+        )[0]
+        return output.float()
+
+    def adm(
+        self, pooled: Tensor | None, width_px: int, height_px: int, options: Mapping[str, object]
+    ) -> Tensor | None:
+        """Return the vector condition (see DiffusionModel.adm)."""
+        if self._condition is None:
+            return None
+        vector = self._condition(pooled, width_px, height_px, options)
+        if vector.shape[1] != self.facts.adm_width:
+            raise PromptError(
+                f"this {self.facts.family} model takes a vector of {self.facts.adm_width} numbers, the"
+                f" conditioning gives {vector.shape[1]}: it comes from the text encoder of another family"
+            )
+        return vector
+
+    def _check(self, x_in: Tensor, context: Tensor, adm: Tensor | None) -> None:
+        facts = self.facts
+        if context.shape[-1] != facts.context_width:
+            raise PromptError(
+                f"this {facts.family} model takes text features {facts.context_width} wide, the conditioning is"
+                f" {context.shape[-1]} wide: it comes from the text encoder of another family"
+            )
+        if x_in.shape[1] != facts.in_channels:
+            raise PromptError(
+                f"this {facts.family} model takes {facts.in_channels} input channels, got {x_in.shape[1]}"
+            )
+        if (adm is None) != (facts.adm_width is None):
+            raise PromptError(
+                f"this {facts.family} model takes {'no' if adm is not None else 'a'} vector condition"
+            )
+
+    def _cast(self, tensor: Tensor) -> Tensor:
+        return tensor.to(device=self.device, dtype=self._dtype)
+
+
+class LoadedUnet:
+    """The weights of one U-Net file, shared by every model made from it."""
+
+    def __init__(
+        self,
+        module: UNet2DConditionModel,
+        names: Mapping[str, str],
+        facts: ModelFacts,
+        condition: VectorCondition | None,
+    ) -> None:
+        self.names = names
+        self._module = module
+        self._facts = facts
+        self._condition = condition
+
+    def parameters(self) -> Mapping[str, Tensor]:
+        """Return the parameters by diffusers' names."""
+        return dict(self._module.named_parameters())
+
+    def model(self, replaced: Mapping[str, Tensor]) -> UnetModel:
+        """Return a model that shares all parameters except the `replaced` ones."""
+        module = share_module(self._module, replaced) if replaced else self._module
+        return UnetModel(module, self._facts, self._condition)
+
+
+def load_unet(
+    weights: Weights, facts: ModelFacts, device: torch.device, condition: VectorCondition | None
+) -> LoadedUnet:
+    """Load a U-Net in the original layout. Raises ModelFileError if tensors are missing or do not fit."""
+    from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
+
+    layout = read_layout(weights)
+    names = unet_names(layout, weights)
+    dtype = compute_dtype(device)
+    tensors = {new: weights.load(old, dtype).to(device) for old, new in names.items()}
+    module = build_module(lambda: UNet2DConditionModel(**unet_config(layout)), tensors, weights.path)
+    return LoadedUnet(module, names, facts, condition)
+
+
+def unet_config(layout: UnetLayout) -> dict[str, Any]:
+    """Return the arguments of UNet2DConditionModel for a layout."""
+    down = tuple("CrossAttnDownBlock2D" if depth else "DownBlock2D" for depth in layout.level_depths)
+    up = tuple("CrossAttnUpBlock2D" if depth else "UpBlock2D" for depth in reversed(layout.level_depths))
+    return {"out_channels": layout.out_channels, "up_block_types": up, **encoder_config(layout, down)}
+
+
+def encoder_config(layout: UnetLayout, down_block_types: tuple[str, ...]) -> dict[str, Any]:
+    """Return the arguments that a U-Net and its ControlNets share.
+
+    diffusers reads the middle block's depth from the coarsest level's entry, which is unused if that level
+    has no attention; its `attention_head_dim` is a number of heads.
+    """
+    depths = (*(max(depth, 1) for depth in layout.level_depths[:-1]), layout.middle_depth)
+    config: dict[str, Any] = {
+        "in_channels": layout.in_channels,
+        "down_block_types": down_block_types,
+        "block_out_channels": layout.level_channels,
+        "layers_per_block": layout.blocks_per_level,
+        "transformer_layers_per_block": depths,
+        "cross_attention_dim": layout.context_width,
+        "attention_head_dim": layout.heads(),
+        "use_linear_projection": layout.is_linear,
+    }
+    if layout.adm_width is not None:
+        config |= {"class_embed_type": "projection", "projection_class_embeddings_input_dim": layout.adm_width}
+    return config
