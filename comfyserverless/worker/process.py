@@ -1,47 +1,25 @@
-"""Be one worker: dial in, say hello, carry out messages until told to stop or the link is lost."""
+"""Be one worker: put its parts together and serve its link. Importing this module loads all model code."""
 
 from __future__ import annotations
 
 import logging
 import os
-import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import torch
 
-from comfyserverless.core import messages as wire
-from comfyserverless.core.ids import InvocationId, WorkerId
-from comfyserverless.core.modelfn import Lane
 from comfyserverless.core.zygote import SpawnWorker, ZygoteOptions
 from comfyserverless.dataplane.shared_memory import SharedMemoryArena, choose_path
 from comfyserverless.dataplane.store import TensorStore
 from comfyserverless.functions.registry import FUNCTIONS
 from comfyserverless.models.pool import ModelPool
-from comfyserverless.sdk.modelfn import ModelFn
 from comfyserverless.worker import device as devices
 from comfyserverless.worker.environment import default_threads
-from comfyserverless.worker.execution import Execution, WeightPool
-from comfyserverless.worker.lanes import Lanes
 from comfyserverless.worker.link import Link, LinkLost, dial
+from comfyserverless.worker.session import Parts, Worker
 
 log = logging.getLogger(__name__)
 
-LANE_SLOTS: Mapping[Lane, int] = {"gpu": 1, "cpu": 1}
-STATS_INTERVAL_S = 2.0
 LINK_LOST_STATUS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a worker is made of."""
-
-    request: SpawnWorker
-    device: torch.device
-    functions: Mapping[str, ModelFn]
-    arena: SharedMemoryArena
-    store: TensorStore
-    pool: WeightPool
 
 
 def run_worker(options: ZygoteOptions, request: SpawnWorker) -> int:
@@ -51,7 +29,15 @@ def run_worker(options: ZygoteOptions, request: SpawnWorker) -> int:
     pool = ModelPool(device, request.weights_bytes or devices.default_weights_bytes(device))
     path = choose_path(request.arena_path, request.arena_fallback_path, request.arena_bytes)
     arena = SharedMemoryArena(path, request.arena_bytes, populated=request.arena_populate)
-    parts = Parts(request, device, FUNCTIONS, arena, TensorStore(request.worker, arena), pool)
+    parts = Parts(
+        worker=request.worker,
+        token=request.token,
+        device=device,
+        functions=FUNCTIONS,
+        arena=arena,
+        store=TensorStore(request.worker, arena),
+        pool=pool,
+    )
     try:
         with dial(request.link) as connection:
             Worker(parts, Link(connection)).serve()
@@ -63,115 +49,3 @@ def run_worker(options: ZygoteOptions, request: SpawnWorker) -> int:
     finally:
         arena.close()
     return 0
-
-
-class Worker:
-    """Carry out the messages of one link."""
-
-    def __init__(self, parts: Parts, link: Link) -> None:
-        self._parts = parts
-        self._link = link
-        self._retired = _RetiredPeers(parts.store)
-        execution = Execution(parts.functions, parts.store, parts.pool)
-        self._lanes = Lanes(LANE_SLOTS, execution.run, self._answer, self._retired.ended)
-        self._stopped = threading.Event()
-
-    def serve(self) -> None:
-        """Say hello and serve until Shutdown. Raises LinkLost if the control process goes away."""
-        self._link.send(self._hello())
-        threading.Thread(target=self._report_stats, name="stats", daemon=True).start()
-        for message in self._link.receive():
-            if isinstance(message, wire.Shutdown):
-                break
-            self._handle(message)
-        self._lanes.stop()
-        self._stopped.set()
-
-    def _hello(self) -> wire.Hello:
-        parts = self._parts
-        return wire.Hello(
-            version=wire.LINK_VERSION,
-            worker=parts.request.worker,
-            token=parts.request.token,
-            pid=os.getpid(),
-            lanes=dict(LANE_SLOTS),
-            functions=tuple(function.spec() for function in parts.functions.values()),
-            device=devices.describe_device(parts.device),
-            torch_version=torch.__version__,
-            arena_path=parts.arena.path,
-            arena_bytes=parts.arena.size_bytes,
-        )
-
-    def _handle(self, message: wire.ToWorker) -> None:
-        match message:
-            case wire.RunInvocation():
-                self._lanes.submit(message)
-            case wire.FreeTensors(tensors=tensors):
-                self._parts.store.free(tensors)
-            case wire.CancelInvocation(invocation=invocation):
-                self._lanes.cancel(invocation)
-            case wire.PeerArena():
-                self._on_peer_arena(message)
-            case wire.UnloadModels():
-                self._lanes.call("gpu", self._parts.pool.unload_all)
-            case wire.Welcome(version=version):
-                log.info("worker %s joined, link version %d", self._parts.request.worker, version)
-
-    def _on_peer_arena(self, message: wire.PeerArena) -> None:
-        if not message.path:
-            self._retired.add(message.worker, self._lanes.open_invocations)
-            return
-        try:
-            self._parts.store.add_peer(message.worker, message.path)
-        except OSError as exc:
-            # The peer died after it was announced; that it is gone will be announced, too.
-            log.warning("arena of %s cannot be mapped: %s", message.worker, exc)
-
-    def _answer(self, answer: wire.FromWorker) -> None:
-        try:
-            self._link.send(answer)
-        except LinkLost:
-            log.debug("an answer was lost with the link; the receiving thread ends this process")
-
-    def _report_stats(self) -> None:
-        while not self._stopped.wait(STATS_INTERVAL_S):
-            self._answer(self._stats())
-
-    def _stats(self) -> wire.WorkerStats:
-        parts = self._parts
-        return wire.WorkerStats(
-            device_free_bytes=devices.free_bytes(parts.device),
-            resident_bytes=devices.resident_bytes(),
-            arena_used_bytes=parts.store.used_bytes,
-            arena_bytes=parts.store.total_bytes,
-            weights_bytes=parts.pool.weights_bytes,
-        )
-
-
-class _RetiredPeers:
-    """Unmap the arena of a peer that is gone once nothing that was submitted before can still read it."""
-
-    def __init__(self, store: TensorStore) -> None:
-        self._store = store
-        self._lock = threading.Lock()
-        #: by peer: the invocations that may still read its arena; never empty
-        self._waiting: dict[WorkerId, set[InvocationId]] = {}
-
-    def add(self, worker: WorkerId, open_invocations: Callable[[], list[InvocationId]]) -> None:
-        # Asked under the lock: an invocation that is still open then reports its end only after this.
-        with self._lock:
-            readers = set(open_invocations())
-            if readers:
-                self._waiting[worker] = readers
-        if not readers:
-            self._store.remove_peer(worker)
-
-    def ended(self, invocation: InvocationId) -> None:
-        with self._lock:
-            for readers in self._waiting.values():
-                readers.discard(invocation)
-            unused = [worker for worker, readers in self._waiting.items() if not readers]
-            for worker in unused:
-                del self._waiting[worker]
-        for worker in unused:
-            self._store.remove_peer(worker)

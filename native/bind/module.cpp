@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "buffer.hpp"
@@ -54,6 +55,9 @@ bool wait_flag(nb::handle buffer, std::uint64_t offset, std::uint32_t value, dou
 }  // namespace
 
 NB_MODULE(_native, module) {
+  // Objects that live at the end of an interpreter are no leak of ours; tests ask for the report.
+  nb::set_leak_warnings(std::getenv("COMFYSERVERLESS_LEAK_CHECK") != nullptr);
+
   module.doc() = "Native parts of the data plane: copies, the buddy allocator, publication flags.";
 
   module.def("copy", &copy, "target"_a, "target_offset"_a, "source"_a, "source_offset"_a, "size_bytes"_a,

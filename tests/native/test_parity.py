@@ -165,8 +165,17 @@ def _shape(stub: Path) -> str:
     return ast.dump(tree)
 
 
-def test_unused_exit_leaks_nothing() -> None:
-    """nanobind reports leaked instances and functions on stderr when the interpreter ends."""
-    program = "from comfyserverless._native import BuddyAllocator as B; b = B(4096); b.alloc(1)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+def test_interpreter_ends_without_leaks() -> None:
+    program = """if True:
+        from comfyserverless import _native
+        blocks = _native.BuddyAllocator(4096)
+        blocks.free(blocks.alloc(1))
+        flag = bytearray(8)
+        _native.publish_flag(flag, 0, 1)
+        assert _native.wait_flag(flag, 0, 1, 1.0)
+        _native.copy(flag, 4, flag, 0, 4)
+    """
+    environment = {**os.environ, "COMFYSERVERLESS_LEAK_CHECK": "1"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
     assert done.stderr == ""

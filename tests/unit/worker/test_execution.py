@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from comfyserverless.core import messages as wire
+from comfyserverless.core import values
+from comfyserverless.core.errors import WorkerError
+from comfyserverless.core.ids import InvocationId, WorkerId
+from comfyserverless.dataplane.shared_memory import SharedMemoryArena
+from comfyserverless.dataplane.store import TensorStore
+from comfyserverless.sdk.modelfn import ModelFn
+from comfyserverless.worker.execution import Execution
+from tests.unit.worker.functions import Double, Echo, Fail, Loads, Recorded
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[TensorStore]:
+    arena = SharedMemoryArena(str(tmp_path / "arena"), 1 << 20)
+    yield TensorStore(WorkerId("w0.0"), arena)
+    arena.close()
+
+
+def run(store: TensorStore, function: ModelFn, *, commits: bool = True, pool: Any = None, **inputs: Any) -> Any:
+    execution = Execution({function.name: function}, store, pool or Recorded())
+    call = wire.RunInvocation(InvocationId("i1"), function.name, "cpu", values.encode(inputs))
+    return execution.run(call, lambda: commits)
+
+
+def test_function_gets_tensors_and_answers_with_refs(store: TensorStore) -> None:
+    answer = run(store, Double(), x=store.put(torch.tensor([1.0, 2.0])))
+    outputs = values.decode(answer.outputs)
+    assert isinstance(answer, wire.InvocationDone)
+    assert torch.equal(store.get(outputs["y"]), torch.tensor([2.0, 4.0]))
+    assert outputs["is_inference"] is True
+
+
+def test_load_model_sees_refs_and_the_pool(store: TensorStore) -> None:
+    answer = run(store, Loads(), x=store.put(torch.zeros(1)))
+    assert values.decode(answer.outputs) == {"seen": "TensorRef Recorded"}
+
+
+def test_input_that_is_returned_keeps_its_ref(store: TensorStore) -> None:
+    ref = store.put(torch.arange(5))
+    assert values.decode(run(store, Echo(), x=ref).outputs) == {"x": ref}
+
+
+def test_result_of_a_cancelled_invocation_is_dropped(store: TensorStore) -> None:
+    ref = store.put(torch.zeros(100))
+    used = store.used_bytes
+    answer = run(store, Double(), commits=False, x=ref)
+    assert isinstance(answer, wire.InvocationCancelled)
+    assert answer.timing.total_s() > 0
+    assert store.used_bytes == used
+
+
+def test_failure_names_the_class_and_only_the_functions_frames(store: TensorStore) -> None:
+    answer = run(store, Fail(ValueError("bad \udc80 width")))
+    assert isinstance(answer, wire.InvocationFailed)
+    assert (answer.exception_type, answer.message) == ("ValueError", "bad ? width")
+    assert len(answer.traceback) == 1
+    assert "raise self.error" in answer.traceback[0]
+
+
+class Special(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (Special("x"), f"{__name__}.Special"),
+        (SystemExit(1), "SystemExit"),
+        (WorkerError("lost", "LostTensor"), "LostTensor"),
+        (torch.OutOfMemoryError("no"), "torch.OutOfMemoryError"),
+        (MemoryError(), "torch.OutOfMemoryError"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate"), "torch.OutOfMemoryError"),
+        (RuntimeError("shapes do not fit"), "RuntimeError"),
+    ],
+    ids=str,
+)
+def test_failure_types_have_their_dotted_names(store: TensorStore, error: BaseException, name: str) -> None:
+    assert run(store, Fail(error)).exception_type == name
+
+
+def test_lack_of_memory_drops_the_cached_weights(store: TensorStore) -> None:
+    pool = Recorded()
+    run(store, Fail(MemoryError()), pool=pool)
+    assert pool.unloads == 1
+    run(store, Fail(ValueError()), pool=pool)
+    assert pool.unloads == 1
+
+
+def test_full_arena_is_a_capacity_error_and_keeps_nothing(store: TensorStore) -> None:
+    answer = run(store, Double(), x=store.put(torch.zeros(150_000)))
+    assert answer.exception_type == "comfyserverless.core.errors.CapacityError"
+    assert "does not fit" in answer.message
+    assert store.used_bytes == 600_064
+
+
+def test_result_that_is_no_value_is_refused(store: TensorStore) -> None:
+    class Odd(Echo):
+        def execute(self, components: Any, **inputs: Any) -> Any:
+            return {"x": torch.zeros(3), "odd": {1, 2}}
+
+    answer = run(store, Odd(), x=None)
+    assert answer.exception_type == "TypeError"
+    assert "builtins.set is no value" in answer.message
+    assert store.used_bytes == 0
+
+
+def test_unknown_function_is_the_prompts_fault(store: TensorStore) -> None:
+    execution = Execution({}, store, Recorded())
+    call = wire.RunInvocation(InvocationId("i1"), "no.such", "cpu", values.encode({}))
+    answer = execution.run(call, lambda: True)
+    assert isinstance(answer, wire.InvocationFailed)
+    assert "no model function 'no.such'" in answer.message
