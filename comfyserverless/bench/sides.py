@@ -1,0 +1,149 @@
+"""Run the two sides that are compared, each in processes of its own: the whole server, and the plain loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from websockets.sync.client import ClientConnection, connect
+
+from comfyserverless.bench.workload import Workload
+from comfyserverless.core.errors import ComfyServerlessError
+
+_START_TIMEOUT_S = 120.0
+_CLIENT_ID = "comfyserverless-bench"
+
+
+class BenchError(ComfyServerlessError):
+    """A side of the comparison could not run; the message holds what it said."""
+
+
+class Side(Protocol):
+    """Something that makes the picture of a workload."""
+
+    def picture(self, seed: int) -> tuple[float, bytes]:
+        """Return the wall seconds of one picture, and its PNG bytes."""
+
+
+class ServerSide:
+    """Ask a running server over HTTP and websocket, as the page does."""
+
+    def __init__(self, url: str, link: ClientConnection, workload: Workload) -> None:
+        self._url = url
+        self._link = link
+        self._workload = workload
+
+    def picture(self, seed: int) -> tuple[float, bytes]:
+        """Return the seconds from the request to `execution_success`, and the PNG. Raises BenchError."""
+        body = json.dumps({"prompt": self._workload.prompt(seed), "client_id": _CLIENT_ID}).encode()
+        begin_s = time.perf_counter()
+        with urllib.request.urlopen(urllib.request.Request(f"{self._url}/prompt", body)) as answer:
+            prompt_id = json.load(answer)["prompt_id"]
+        image = self._wait(prompt_id)
+        elapsed_s = time.perf_counter() - begin_s
+        query = "&".join(f"{key}={image[key]}" for key in ("filename", "subfolder", "type"))
+        with urllib.request.urlopen(f"{self._url}/view?{query}") as answer:
+            return elapsed_s, answer.read()
+
+    def _wait(self, prompt_id: str) -> dict[str, Any]:
+        """Listen until the prompt has succeeded; returns the entry of its picture."""
+        image: dict[str, Any] = {}
+        for frame in self._link:
+            if isinstance(frame, bytes):
+                continue
+            message = json.loads(frame)
+            if message["data"].get("prompt_id") != prompt_id:
+                continue
+            if message["type"] == "executed":
+                image = message["data"]["output"]["images"][0]
+            if message["type"] == "execution_success":
+                return image
+            if message["type"] == "execution_error":
+                raise BenchError(f"the server failed: {message['data']['exception_message']}")
+        raise BenchError("the server closed the websocket")
+
+
+class DirectSide:
+    """Ask the process of `comfyserverless.bench.direct`, one line for each picture."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def picture(self, seed: int) -> tuple[float, bytes]:
+        """Return the seconds that the process measured, and the PNG. Raises BenchError if it ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{seed}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise BenchError(f"the plain loop ended with code {self._process.wait()}")
+        answer = json.loads(line)
+        return answer["seconds"], Path(answer["file"]).read_bytes()
+
+
+@contextmanager
+def serving(workload: Workload, folder: Path) -> Iterator[ServerSide]:
+    """Start a server whose only models folder holds the checkpoint; stop it in the end."""
+    checkpoints = folder / "models" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (checkpoints / workload.checkpoint.name).symlink_to(workload.checkpoint)
+    port = _free_port()
+    command = [sys.executable, "-m", "comfyserverless", "serve", "--port", str(port), "--workers", "1"]
+    command += ["--base-directory", str(folder), "--threads", str(workload.threads), "--cache-none"]
+    log = folder / "server.log"
+    with log.open("w") as out, _process(command, workload, out) as process:
+        url = f"http://127.0.0.1:{port}"
+        _wait_ready(url, process, log)
+        with connect(f"ws://127.0.0.1:{port}/ws?clientId={_CLIENT_ID}", max_size=None) as link:
+            yield ServerSide(url, link, workload)
+
+
+@contextmanager
+def looping(workload: Workload, folder: Path) -> Iterator[DirectSide]:
+    """Start the plain loop in a process of its own; stop it in the end."""
+    command = [sys.executable, "-m", "comfyserverless.bench.direct", str(workload.checkpoint)]
+    command += [str(workload.steps), str(workload.size_px), str(workload.threads), str(folder)]
+    with _process(command, workload, subprocess.PIPE) as process:
+        yield DirectSide(process)
+
+
+@contextmanager
+def _process(command: list[str], workload: Workload, out: IO[str] | int) -> Iterator[subprocess.Popen[str]]:
+    env = os.environ | {"OMP_NUM_THREADS": str(workload.threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    error = None if out == subprocess.PIPE else subprocess.STDOUT
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=error, env=env, text=True)
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def _wait_ready(url: str, process: subprocess.Popen[str], log: Path) -> None:
+    deadline_s = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < deadline_s and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{url}/comfyserverless/workers", timeout=5) as answer:
+                if any(worker["state"] == "ready" for worker in json.load(answer)["workers"]):
+                    return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            pass
+        time.sleep(0.1)
+    raise BenchError(f"the server did not start:\n{log.read_text()}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
