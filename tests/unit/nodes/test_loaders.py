@@ -1,0 +1,80 @@
+"""Loaders give handles; equal choices give equal handles."""
+
+from __future__ import annotations
+
+import pytest
+
+from comfyserverless.core.errors import PromptError
+from comfyserverless.core.values import ControlNetRef, FileRef, LoraRef, VaeRef
+from tests.support.graph_fakes import FakeContext
+from tests.support.graph_lowered import CLIP, MODEL, VAE, lower, output
+
+STYLE = FileRef("/models/loras/style.safetensors")
+
+
+async def test_checkpoint_gives_model_text_encoder_with_embeddings_and_autoencoder() -> None:
+    ctx = FakeContext()
+    result = await lower("CheckpointLoaderSimple", ctx, ckpt_name="sd15_tiny.safetensors")
+    assert result.outputs == (MODEL, CLIP, VAE)
+    assert ctx.calls == []
+
+
+async def test_missing_checkpoint_names_file_and_folder() -> None:
+    with pytest.raises(PromptError, match=r"gone.*checkpoints"):
+        await lower("CheckpointLoaderSimple", ckpt_name="gone")
+
+
+async def test_vae_and_control_net_come_from_their_folders() -> None:
+    vae = await output("VAELoader", vae_name="sd_vae_tiny.safetensors")
+    assert vae == VaeRef(FileRef("/models/vae/sd_vae_tiny.safetensors"))
+    control_net = await output("ControlNetLoader", control_net_name="canny.safetensors")
+    assert control_net == ControlNetRef(FileRef("/models/controlnet/canny.safetensors"))
+
+
+async def test_lora_is_added_to_both_with_its_own_strength() -> None:
+    lora = {"lora_name": "style.safetensors", "strength_model": 0.5, "strength_clip": -1.0}
+    model, clip = (await lower("LoraLoader", model=MODEL, clip=CLIP, **lora)).outputs
+    assert model.loras == (LoraRef(STYLE, 0.5),)
+    assert clip.loras == (LoraRef(STYLE, -1.0),)
+    assert clip.embeddings == CLIP.embeddings
+    again, _ = (await lower("LoraLoader", model=model, clip=clip, **lora)).outputs
+    assert again.loras == (LoraRef(STYLE, 0.5), LoraRef(STYLE, 0.5))
+    assert MODEL.loras == ()
+
+
+@pytest.mark.parametrize(("strength_model", "strength_clip"), [(0.0, 0.0), (0.0, 1.0), (1.0, 0.0)])
+async def test_lora_with_strength_zero_leaves_the_handle_equal(
+    strength_model: float, strength_clip: float
+) -> None:
+    model, clip = (
+        await lower(
+            "LoraLoader",
+            model=MODEL,
+            clip=CLIP,
+            lora_name="style.safetensors",
+            strength_model=strength_model,
+            strength_clip=strength_clip,
+        )
+    ).outputs
+    assert (model == MODEL) == (strength_model == 0)
+    assert (clip == CLIP) == (strength_clip == 0)
+
+
+async def test_lora_without_any_strength_does_not_need_its_file() -> None:
+    gone = {"lora_name": "gone", "strength_model": 0.0}
+    assert (await lower("LoraLoader", model=MODEL, clip=CLIP, strength_clip=0.0, **gone)).outputs == (
+        MODEL,
+        CLIP,
+    )
+    assert await output("LoraLoaderModelOnly", model=MODEL, **gone) == MODEL
+
+
+async def test_lora_for_the_model_only() -> None:
+    model = await output("LoraLoaderModelOnly", model=MODEL, lora_name="style.safetensors", strength_model=2.0)
+    assert model.loras == (LoraRef(STYLE, 2.0),)
+
+
+@pytest.mark.parametrize("value", ["hello", None, CLIP, VAE])
+async def test_literal_where_a_model_should_be_is_told_by_input_and_type(value: object) -> None:
+    with pytest.raises(PromptError, match=r"'model' takes a MODEL, but got"):
+        await lower("LoraLoaderModelOnly", model=value, lora_name="style.safetensors", strength_model=1.0)

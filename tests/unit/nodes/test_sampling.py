@@ -1,0 +1,238 @@
+"""The DAG that a sampler node becomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from comfyserverless.core.errors import InvariantError, PromptError
+from comfyserverless.core.ids import InvocationId
+from comfyserverless.core.values import Output
+from comfyserverless.graph.lowering import StepProgress
+from tests.support.graph_fakes import FakeContext, tensor
+from tests.support.graph_lowered import MODEL, output
+from tests.unit.nodes.test_conditioning import cond
+from tests.unit.nodes.test_controlnet import CANNY, DEPTH, HINT, application
+
+SAMPLES = Output(InvocationId("empty"), "samples")
+
+
+def evaluation(step: int, *controls: int, last: bool = True) -> dict[str, Any]:
+    return {"step": step, "last_of_step": last, "controls": list(controls)}
+
+
+def context(steps: int, *evaluations: dict[str, Any], **more: Any) -> FakeContext:
+    plan = {"steps": steps, "evaluations": list(evaluations) or [evaluation(step) for step in range(steps)]}
+    return FakeContext(results={"sample.begin": {"plan": plan}}, **more)
+
+
+async def sample(ctx: FakeContext, **more: Any) -> Any:
+    inputs = {
+        "model": MODEL,
+        "seed": 7,
+        "steps": 3,
+        "cfg": 6.5,
+        "sampler_name": "heun",
+        "scheduler": "karras",
+        "positive": cond("p"),
+        "negative": cond("n"),
+        "latent_image": {"samples": SAMPLES},
+        "denoise": 0.8,
+    }
+    return await output("KSampler", ctx, **{**inputs, **more})
+
+
+async def test_sampler_without_controls_is_one_invocation_per_step() -> None:
+    ctx = context(3, preview_method="latent2rgb")
+    value = await sample(ctx)
+    begin, *steps, end = ctx.calls
+    assert ctx.functions() == ["sample.begin", "denoise.step", "denoise.step", "denoise.step", "sample.end"]
+    assert begin.inputs == {
+        "model": MODEL,
+        "latent": {"samples": SAMPLES},
+        "positive": cond("p"),
+        "negative": cond("n"),
+        "applications": [],
+        "seed": 7,
+        "steps": 3,
+        "cfg": 6.5,
+        "sampler": "heun",
+        "scheduler": "karras",
+        "denoise": 0.8,
+        "start_step": None,
+        "last_step": None,
+        "force_full_denoise": False,
+        "add_noise": True,
+    }
+    before = begin.id
+    for index, step in enumerate(steps):
+        assert step.inputs == {
+            "model": MODEL,
+            "state": Output(before, "state"),
+            "positive": cond("p"),
+            "negative": cond("n"),
+            "cfg": 6.5,
+            "applications": [],
+            "residuals": [],
+            "single_evaluation": False,
+            "preview": "latent2rgb",
+        }
+        assert step.progress == StepProgress(index + 1, 3)
+        before = step.id
+    assert end.inputs == {"model": MODEL, "state": Output(before, "state")}
+    assert end.progress is begin.progress is None
+    assert value == {"samples": Output(end.id, "samples")}
+
+
+async def test_only_the_plan_is_awaited_so_all_steps_are_emitted_at_once() -> None:
+    ctx = context(3)
+    await sample(ctx)
+    assert ctx.awaited == [Output(ctx.calls[0].id, "plan")]
+
+
+async def test_heun_with_a_control_net_is_one_control_and_one_step_per_model_call() -> None:
+    controlled = cond("p", control=[application()]), cond("n", control=[application()])
+    evaluations = [
+        evaluation(0, 0, last=False),
+        evaluation(0, 0),
+        evaluation(1, 0, last=False),
+        evaluation(1, 0),
+        evaluation(2, 0),
+    ]
+    ctx = context(3, *evaluations, preview_method="latent2rgb")
+    await sample(ctx, positive=controlled[0], negative=controlled[1])
+    assert ctx.functions() == ["sample.begin", *["controlnet.run", "denoise.step"] * 5, "sample.end"]
+    assert ctx.calls[0].inputs["applications"] == [application()]
+    state = Output(ctx.calls[0].id, "state")
+    for control, step in zip(ctx.calls[1:-1:2], ctx.calls[2:-1:2], strict=True):
+        assert control.inputs == {
+            "model": MODEL,
+            "control_net": CANNY,
+            "state": state,
+            "positive": controlled[0],
+            "negative": controlled[1],
+            "cfg": 6.5,
+            "applications": [application()],
+            "application": 0,
+        }
+        assert control.progress is None
+        assert step.inputs["state"] == state
+        assert step.inputs["residuals"] == [Output(control.id, "residuals")]
+        assert step.inputs["single_evaluation"] is True
+        state = Output(step.id, "state")
+    steps = ctx.calls[2:-1:2]
+    assert [step.progress for step in steps] == [
+        None,
+        StepProgress(1, 3),
+        None,
+        StepProgress(2, 3),
+        StepProgress(3, 3),
+    ]
+    assert [step.inputs["preview"] for step in steps] == [
+        "none",
+        "latent2rgb",
+        "none",
+        "latent2rgb",
+        "latent2rgb",
+    ]
+    assert ctx.calls[-1].inputs["state"] == state
+
+
+async def test_inactive_control_nets_do_not_run_and_leave_a_gap() -> None:
+    both = cond("p", control=[application(CANNY), application(DEPTH)])
+    ctx = context(3, evaluation(0, 0), evaluation(1, 0, 1), evaluation(2))
+    await sample(ctx, positive=both)
+    runs = [call for call in ctx.calls if call.function == "controlnet.run"]
+    assert [(run.inputs["application"], run.inputs["control_net"]) for run in runs] == [
+        (0, CANNY),
+        (0, CANNY),
+        (1, DEPTH),
+    ]
+    steps = [call for call in ctx.calls if call.function == "denoise.step"]
+    assert [step.inputs["residuals"] for step in steps] == [
+        [Output(runs[0].id, "residuals"), None],
+        [Output(runs[1].id, "residuals"), Output(runs[2].id, "residuals")],
+        [None, None],
+    ]
+
+
+async def test_control_of_the_old_node_reaches_the_negative() -> None:
+    positive = cond("p", control=[application()], control_apply_to_uncond=True)
+    ctx = context(1, evaluation(0, 0))
+    await sample(ctx, positive=positive)
+    assert all(
+        call.inputs["negative"] == cond("n", control=[application()])
+        for call in ctx.calls
+        if "negative" in call.inputs
+    )
+    assert HINT in [entry["hint"] for entry in ctx.calls[0].inputs["applications"]]
+
+
+async def test_plan_that_names_a_control_that_is_not_there_is_a_broken_law() -> None:
+    with pytest.raises(InvariantError, match="controls"):
+        await sample(context(1, evaluation(0, 1)), positive=cond("p", control=[application()]))
+
+
+async def test_walk_without_steps_is_begin_and_end_only() -> None:
+    ctx = context(0)
+    await sample(ctx)
+    assert ctx.functions() == ["sample.begin", "sample.end"]
+    assert ctx.calls[1].inputs["state"] == Output(ctx.calls[0].id, "state")
+
+
+async def test_other_keys_of_the_latent_are_kept_and_only_known_ones_sampled() -> None:
+    latent = {
+        "samples": tensor("l", 1, 4, 8, 8),
+        "batch_index": [3],
+        "noise_mask": tensor("m", 1, 8, 8),
+        "x": 1,
+    }
+    before = dict(latent)
+    ctx = context(1)
+    value = await sample(ctx, latent_image=latent)
+    assert set(ctx.calls[0].inputs["latent"]) == {"samples", "batch_index", "noise_mask"}
+    assert value == {**before, "samples": Output(ctx.calls[-1].id, "samples")}
+    assert latent == before
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("model", "MODEL"),
+        ("positive", "CONDITIONING"),
+        ("negative", "CONDITIONING"),
+        ("latent_image", "LATENT"),
+    ],
+)
+async def test_literal_on_a_socket_fails_before_anything_is_emitted(name: str, kind: str) -> None:
+    ctx = context(1)
+    with pytest.raises(PromptError, match=f"'{name}' takes a {kind}, but got str"):
+        await sample(ctx, **{name: "hello"})
+    assert ctx.calls == []
+
+
+@pytest.mark.parametrize(("leftover", "is_full"), [("enable", False), ("disable", True)])
+@pytest.mark.parametrize(("noise", "adds"), [("enable", True), ("disable", False)])
+async def test_advanced_sampler_maps_its_switches(leftover: str, is_full: bool, noise: str, adds: bool) -> None:
+    ctx = context(2)
+    await output(
+        "KSamplerAdvanced",
+        ctx,
+        model=MODEL,
+        add_noise=noise,
+        noise_seed=9,
+        steps=20,
+        cfg=8.0,
+        sampler_name="euler",
+        scheduler="normal",
+        positive=cond("p"),
+        negative=cond("n"),
+        latent_image={"samples": SAMPLES},
+        start_at_step=4,
+        end_at_step=10000,
+        return_with_leftover_noise=leftover,
+    )
+    begin = ctx.calls[0].inputs
+    assert (begin["add_noise"], begin["force_full_denoise"]) == (adds, is_full)
+    assert (begin["seed"], begin["start_step"], begin["last_step"], begin["denoise"]) == (9, 4, 10000, 1.0)
