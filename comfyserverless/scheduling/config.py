@@ -30,7 +30,7 @@ class SchedulingConfig:
     default_load_s: float = 1.0
     transfer_penalty_s: float = 0.01
     ewma_ratio: float = 0.3
-    score_window: int = 64
+    score_window: int = 32
     tenant_weights: Mapping[TenantId, float] = field(default_factory=lambda: MappingProxyType({}))
 
     def __post_init__(self) -> None:

@@ -97,10 +97,12 @@ class SchedulingState:
         for record in lost:
             self._lineage.lose(record, turn)
         running = [record for lane in worker.running.values() for record in lane.values()]
-        for record in sorted(running, key=lambda record: record.order):
+        running.sort(key=lambda record: record.order)
+        for record in running:
             lease = _take_lease(record)
             lane_ledger = self.ledger.lanes[record.spec.lane]
             lane_ledger.refund_lost(record.spec.tenant, lease.charge_s, event.at_s - lease.started_at_s)
+        for record in running:
             self._end_lost(record, turn)
         for record in lost:
             if record.phase == "released" and is_wanted(record):

@@ -120,12 +120,14 @@ class InvocationTable:
                 self.cancel(follower, "retry", turn)
 
     def cancel(self, record: InvocationRecord, fate: Fate, turn: Turn) -> None:
-        """Ask the worker to give a running invocation up; fate: what becomes of it when it left the lane."""
-        if record.lease is None:
-            raise record.error(f"{record.spec.id} is running without a lease")
+        """Ask the worker to give a running invocation up; fate: what becomes of it when it left the lane.
+
+        Emits: CancelInvocation, unless its lease ended: its own worker is being lost in this very turn.
+        """
         self.move(record, "cancelling", turn)
         record.fate = fate
-        turn.out.append(CancelInvocation(record.spec.id, record.lease.worker, turn.cause))
+        if record.lease is not None:
+            turn.out.append(CancelInvocation(record.spec.id, record.lease.worker, turn.cause))
         self.leave_followers(record, turn)
 
     def forget(self, record: InvocationRecord, turn: Turn) -> None:

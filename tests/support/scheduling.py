@@ -1,0 +1,148 @@
+"""Drive a SchedulingState in tests: short words for events, validation after each, a clock that only tests move."""
+
+from __future__ import annotations
+
+from comfyserverless.core.ids import InvocationId, NodeId, PromptId, TenantId, WorkerId
+from comfyserverless.core.messages import Timing
+from comfyserverless.core.modelfn import Lane
+from comfyserverless.scheduling.config import SchedulingConfig
+from comfyserverless.scheduling.events import (
+    Event,
+    InvocationCancelled,
+    InvocationFailed,
+    InvocationFinished,
+    InvocationSpec,
+    InvocationSubmitted,
+    ResultsPinned,
+    ResultsUnpinned,
+    RunClosed,
+    WorkerJoined,
+    WorkerLost,
+)
+from comfyserverless.scheduling.instructions import (
+    AbandonInvocation,
+    CancelInvocation,
+    DropResult,
+    ForgetInvocation,
+    Instruction,
+    StartInvocation,
+)
+from comfyserverless.scheduling.state import SchedulingState
+
+CAUSE = "test"
+
+
+def start(invocation: str, worker: str = "w", lane: Lane = "gpu") -> StartInvocation:
+    return StartInvocation(InvocationId(invocation), WorkerId(worker), lane, CAUSE)
+
+
+def cancel(invocation: str, worker: str = "w") -> CancelInvocation:
+    return CancelInvocation(InvocationId(invocation), WorkerId(worker), CAUSE)
+
+
+def drop(invocation: str) -> DropResult:
+    return DropResult(InvocationId(invocation), CAUSE)
+
+
+def forget(invocation: str) -> ForgetInvocation:
+    return ForgetInvocation(InvocationId(invocation), CAUSE)
+
+
+def abandon(invocation: str, attempts: int) -> AbandonInvocation:
+    return AbandonInvocation(InvocationId(invocation), attempts, CAUSE)
+
+
+def spec(
+    invocation: str,
+    *,
+    run: str = "run",
+    tenant: str = "A",
+    lane: Lane = "gpu",
+    needs: tuple[str, ...] = (),
+    callbacks: tuple[str, ...] = (),
+    weights: tuple[str, ...] = (),
+    key: str = "step",
+) -> InvocationSpec:
+    return InvocationSpec(
+        id=InvocationId(invocation),
+        run=PromptId(run),
+        tenant=TenantId(tenant),
+        node=NodeId("1"),
+        function=key,
+        lane=lane,
+        cost_key=key,
+        needs=tuple(InvocationId(need) for need in needs),
+        callback_needs=tuple(InvocationId(need) for need in callbacks),
+        weights=weights,
+    )
+
+
+class Story:
+    """Tell events to a state; `now_s` is the time they carry."""
+
+    def __init__(self, slack_s: float = 0.0, **config: object) -> None:
+        self.state = SchedulingState(SchedulingConfig(slack_s=slack_s, **config))  # type: ignore[arg-type]
+        self.now_s = 0.0
+        #: where what runs was started
+        self.worker_of: dict[str, str] = {}
+
+    def tell(self, event: Event) -> list[Instruction]:
+        out = self.state.handle(event)
+        self.state.validate()
+        for instruction in out:
+            if isinstance(instruction, StartInvocation):
+                self.worker_of[instruction.invocation] = instruction.worker
+        return out
+
+    def join(self, worker: str = "w", gpu: int = 1, cpu: int = 1) -> list[Instruction]:
+        return self.tell(WorkerJoined(WorkerId(worker), (("gpu", gpu), ("cpu", cpu)), self.now_s, CAUSE))
+
+    def lose(self, worker: str = "w") -> list[Instruction]:
+        return self.tell(WorkerLost(WorkerId(worker), self.now_s, CAUSE))
+
+    def submit(self, invocation: str, **fields: object) -> list[Instruction]:
+        return self.tell(InvocationSubmitted(spec(invocation, **fields), self.now_s, CAUSE))  # type: ignore[arg-type]
+
+    def finish(
+        self, invocation: str, compute_s: float = 1.0, holders: tuple[str, ...] | None = None
+    ) -> list[Instruction]:
+        """Report success from where it runs; its result is there unless holders are given."""
+        worker = self.worker_of[invocation]
+        held = tuple(WorkerId(holder) for holder in ((worker,) if holders is None else holders))
+        timing = Timing(compute_s=compute_s)
+        return self.tell(
+            InvocationFinished(InvocationId(invocation), WorkerId(worker), timing, held, self.now_s, CAUSE)
+        )
+
+    def fail(self, invocation: str, compute_s: float = 1.0) -> list[Instruction]:
+        worker = WorkerId(self.worker_of[invocation])
+        timing = Timing(compute_s=compute_s)
+        return self.tell(InvocationFailed(InvocationId(invocation), worker, timing, self.now_s, CAUSE))
+
+    def cancelled(self, invocation: str, compute_s: float = 0.0) -> list[Instruction]:
+        worker = WorkerId(self.worker_of[invocation])
+        timing = Timing(compute_s=compute_s)
+        return self.tell(InvocationCancelled(InvocationId(invocation), worker, timing, self.now_s, CAUSE))
+
+    def pin(self, *invocations: str) -> list[Instruction]:
+        return self.tell(ResultsPinned(tuple(InvocationId(i) for i in invocations), self.now_s, CAUSE))
+
+    def unpin(self, *invocations: str) -> list[Instruction]:
+        return self.tell(ResultsUnpinned(tuple(InvocationId(i) for i in invocations), self.now_s, CAUSE))
+
+    def close(self, run: str = "run") -> list[Instruction]:
+        return self.tell(RunClosed(PromptId(run), self.now_s, CAUSE))
+
+    def v_time_s(self, tenant: str, lane: Lane = "gpu") -> float:
+        return self.state.ledger.lanes[lane].v_time_s(TenantId(tenant))
+
+    def chain(
+        self, *names: str, run: str = "run", tenant: str = "A", pinned: bool = False
+    ) -> list[Instruction]:
+        """Submit invocations that each need the one before; unpinned but for the last one unless told."""
+        out: list[Instruction] = []
+        for before, name in zip(("", *names), names, strict=False):
+            out += self.submit(name, run=run, tenant=tenant, needs=(before,) if before else ())
+        if not pinned:
+            out += self.unpin(*names[:-1])
+        return out

@@ -1,0 +1,347 @@
+"""Play the world around a SchedulingState: control room, workers that run, fail and die, and a clock.
+
+The world keeps its own account of what is true (which results exist where, what runs, what was asked to go away) and
+raises AssertionError as soon as an instruction contradicts it. It stops when nothing can happen any more; a
+deadlock shows as runs that are not over.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from comfyserverless.core.ids import InvocationId, NodeId, PromptId, TenantId, WorkerId
+from comfyserverless.core.messages import Timing
+from comfyserverless.core.modelfn import Lane
+from comfyserverless.scheduling.config import SchedulingConfig
+from comfyserverless.scheduling.events import (
+    Event,
+    InvocationCancelled,
+    InvocationFailed,
+    InvocationFinished,
+    InvocationSpec,
+    InvocationSubmitted,
+    ResultsPinned,
+    ResultsUnpinned,
+    RunClosed,
+    WorkerJoined,
+    WorkerLost,
+)
+from comfyserverless.scheduling.instructions import (
+    AbandonInvocation,
+    CancelInvocation,
+    DropResult,
+    ForgetInvocation,
+    Instruction,
+    StartInvocation,
+)
+from comfyserverless.scheduling.state import SchedulingState
+
+
+@dataclass(frozen=True)
+class WorldPlan:
+    """What may happen, as numbers; ratios are probabilities."""
+
+    seed: int
+    tenants: int = 3
+    runs: int = 8
+    run_size: int = 8
+    workers: int = 2
+    gpu_slots: int = 1
+    slack_s: float = 1.0
+    cpu_ratio: float = 0.2
+    callback_ratio: float = 0.0
+    loss_ratio: float = 0.0
+    fail_ratio: float = 0.0
+    interrupt_ratio: float = 0.0
+    foreign_need_ratio: float = 0.0
+    max_attempts: int = 100
+
+
+@dataclass
+class RunPlay:
+    """One run as the control room sees it: what it has still to submit, and what it waits for."""
+
+    id: PromptId
+    tenant: TenantId
+    todo: list[InvocationSpec]
+    submitted: list[InvocationId] = field(default_factory=list)
+    done: set[InvocationId] = field(default_factory=set)
+    outcome: str = "open"
+
+
+@dataclass
+class Execution:
+    """One invocation on a worker; number tells apart two executions of one invocation."""
+
+    spec: InvocationSpec
+    worker: WorkerId
+    number: int
+    started_at_s: float
+    cost_s: float
+    has_lost_input: bool = False
+    is_cancelled: bool = False
+
+
+class World:
+    """Run a plan to its end; afterwards look at `events`, `answers` and `runs`."""
+
+    def __init__(self, plan: WorldPlan) -> None:
+        self.plan = plan
+        self.random = Random(plan.seed)
+        self.config = SchedulingConfig(
+            slack_s=plan.slack_s,
+            max_attempts=plan.max_attempts,
+            overlap_callbacks=plan.callback_ratio > 0,
+            score_window=5,
+        )
+        self.state = SchedulingState(self.config)
+        self.now_s = 0.0
+        self.events: list[Event] = []
+        self.answers: list[list[Instruction]] = []
+        self.runs: dict[PromptId, RunPlay] = {}
+        self.specs: dict[InvocationId, InvocationSpec] = {}
+        self.pins: dict[InvocationId, int] = {}
+        self.results: dict[InvocationId, tuple[WorkerId, ...]] = {}
+        self.workers: dict[WorkerId, dict[Lane, int]] = {}
+        self.executions: dict[InvocationId, Execution] = {}
+        self.failed: set[InvocationId] = set()
+        self._agenda: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._joined = 0
+
+    def play(self) -> None:
+        """Join, submit, run until nothing is left on the agenda."""
+        for index in range(self.plan.workers):
+            self._at(self.random.uniform(0.0, 2.0) * index, self._join)
+        for index in range(self.plan.runs):
+            self._at(self.random.uniform(0.0, 10.0), lambda index=index: self._open(index))  # type: ignore[misc]
+        while self._agenda:
+            self.now_s, _, act = heapq.heappop(self._agenda)
+            act()
+
+    def unpin_everything(self) -> None:
+        """Close what is open and end every pin."""
+        for run in self.runs.values():
+            if run.outcome == "open":
+                self._close(run, "interrupted")
+        while self._agenda:
+            self.now_s, _, act = heapq.heappop(self._agenda)
+            act()
+        for invocation in list(self.pins):
+            while self.pins.get(invocation):
+                self._unpin(invocation)
+
+    # The control room
+
+    def _open(self, index: int) -> None:
+        run_id = PromptId(f"r{index}")
+        tenant = TenantId(f"t{self.random.randrange(self.plan.tenants)}")
+        self.runs[run_id] = run = RunPlay(run_id, tenant, self._graph(run_id, tenant))
+        self._submit_some(run)
+        if self.random.random() < self.plan.interrupt_ratio:
+            self._at(self.random.uniform(0.1, 10.0), lambda: self._close(run, "interrupted"))
+
+    def _graph(self, run_id: PromptId, tenant: TenantId) -> list[InvocationSpec]:
+        specs: list[InvocationSpec] = []
+        for index in range(self.random.randint(1, self.plan.run_size)):
+            earlier = [spec.id for spec in specs]
+            needs = self.random.sample(earlier, min(len(earlier), self.random.randrange(3)))
+            pinned = [each for each in self.pins if self.pins[each] and each in self.results]
+            if pinned and self.random.random() < self.plan.foreign_need_ratio:
+                needs.append(self.random.choice(pinned))
+            callbacks = [need for need in needs if self.random.random() < self.plan.callback_ratio]
+            kind = self.random.choice(("short", "long", "odd"))
+            specs.append(
+                InvocationSpec(
+                    id=InvocationId(f"{run_id}.{index}"),
+                    run=run_id,
+                    tenant=tenant,
+                    node=NodeId(str(index)),
+                    function=kind,
+                    lane="cpu" if self.random.random() < self.plan.cpu_ratio else "gpu",
+                    cost_key=kind,
+                    needs=tuple(need for need in needs if need not in callbacks),
+                    callback_needs=tuple(callbacks),
+                    weights=(kind,) if self.random.random() < 0.3 else (),
+                )
+            )
+        return specs
+
+    def _submit_some(self, run: RunPlay) -> None:
+        """Submit a part of what is left; the rest follows later, as lowerings do."""
+        if run.outcome != "open":
+            return
+        for _ in range(self.random.randint(1, max(1, len(run.todo)))):
+            spec = run.todo.pop(0)
+            if any(self.pins.get(need, 0) == 0 and self.specs[need].run != run.id for need in _inputs(spec)):
+                # Its foreign input was let go meanwhile: a real control room would have pinned it.
+                spec = _without_foreign(spec, run.id)
+            self.specs[spec.id] = spec
+            self.pins[spec.id] = 1
+            run.submitted.append(spec.id)
+            self._tell(InvocationSubmitted(spec, self.now_s, "submit"))
+            if self._is_over(run):
+                return
+        if run.todo:
+            self._at(self.random.uniform(0.0, 1.0), lambda: self._submit_some(run))
+
+    def _is_over(self, run: RunPlay) -> bool:
+        return run.outcome != "open"
+
+    def _on_done(self, spec: InvocationSpec) -> None:
+        run = self.runs[spec.run]
+        run.done.add(spec.id)
+        if self.random.random() < 0.2 and self.pins.get(spec.id):
+            self.pins[spec.id] += 1
+            self._tell(ResultsPinned((spec.id,), self.now_s, "pin"))
+        if run.outcome == "open" and not run.todo and run.done.issuperset(run.submitted):
+            self._close(run, "success")
+
+    def _close(self, run: RunPlay, outcome: str) -> None:
+        if run.outcome != "open":
+            return
+        run.outcome = outcome
+        self._tell(RunClosed(run.id, self.now_s, outcome))
+        for invocation in run.submitted:
+            if self.pins[invocation] and self.random.random() < 0.7:
+                self._at(self.random.uniform(0.0, 5.0), lambda i=invocation: self._unpin(i))  # type: ignore[misc]
+
+    def _unpin(self, invocation: InvocationId) -> None:
+        if self.pins.get(invocation):
+            self.pins[invocation] -= 1
+            self._tell(ResultsUnpinned((invocation,), self.now_s, "unpin"))
+
+    # The workers
+
+    def _join(self) -> None:
+        worker = WorkerId(f"w{self._joined}")
+        self._joined += 1
+        lanes: dict[Lane, int] = {"gpu": self.plan.gpu_slots, "cpu": 1}
+        self.workers[worker] = lanes
+        self._tell(WorkerJoined(worker, tuple(lanes.items()), self.now_s, "join"))
+        if self.random.random() < self.plan.loss_ratio:
+            self._at(self.random.uniform(0.1, 8.0), lambda: self._lose(worker))
+
+    def _lose(self, worker: WorkerId) -> None:
+        del self.workers[worker]
+        for invocation, execution in list(self.executions.items()):
+            if execution.worker == worker:
+                del self.executions[invocation]
+        gone = {invocation for invocation, holders in self.results.items() if worker in holders}
+        for execution in self.executions.values():
+            if gone.intersection(_inputs(execution.spec)):
+                execution.has_lost_input = True
+        self._at(self.random.uniform(0.0, 1.0), self._join)
+        self._tell(WorkerLost(worker, self.now_s, "lost"))
+        assert not gone.intersection(self.results), "a lost result was not dropped"
+
+    def _start(self, instruction: StartInvocation) -> None:
+        spec = self.specs[instruction.invocation]
+        assert spec.id not in self.executions, "started twice"
+        assert all(need in self.results for need in spec.needs), "started before an input exists"
+        for need in spec.callback_needs:
+            is_live = need in self.executions and not self.executions[need].is_cancelled
+            assert need in self.results or (is_live and self.config.overlap_callbacks), "producer has no lane"
+        lanes = self.workers[instruction.worker]
+        lanes[spec.lane] -= 1
+        assert lanes[spec.lane] >= 0, "more than its slots run on a worker"
+        self._count += 1
+        cost_s = {"short": 0.05, "long": 1.5, "odd": self.random.uniform(0.01, 2.0)}[spec.function]
+        execution = Execution(spec, instruction.worker, self._count, self.now_s, cost_s)
+        self.executions[spec.id] = execution
+        self._at(cost_s, lambda: self._end(execution))
+
+    def _end(self, execution: Execution) -> None:
+        spec = execution.spec
+        if self.executions.get(spec.id) is not execution:
+            return
+        pending = [need for need in spec.callback_needs if need in self.executions and need not in self.results]
+        if pending and not execution.is_cancelled and not execution.has_lost_input:
+            # It waits for elements of a producer that runs: it ends after that one.
+            last = self.executions[pending[-1]]
+            rest_s = max(0.0, last.started_at_s + last.cost_s - self.now_s)
+            self._at(rest_s + 0.001, lambda: self._end(execution))
+            return
+        del self.executions[spec.id]
+        self.workers[execution.worker][spec.lane] += 1
+        self._report(execution)
+
+    def _report(self, execution: Execution) -> None:
+        spec, worker = execution.spec, execution.worker
+        timing = Timing(compute_s=self.now_s - execution.started_at_s)
+        lacks_callback = any(need not in self.results for need in spec.callback_needs)
+        draw = self.random.random()
+        if execution.is_cancelled and (draw < 0.6 or lacks_callback):
+            self._tell(InvocationCancelled(spec.id, worker, timing, self.now_s, "cancelled"))
+        elif execution.has_lost_input and (draw < 0.5 or lacks_callback):
+            self._tell(InvocationFailed(spec.id, worker, timing, self.now_s, "input lost"))
+        elif draw < self.plan.fail_ratio and not execution.has_lost_input:
+            self.failed.add(spec.id)
+            self._tell(InvocationFailed(spec.id, worker, timing, self.now_s, "raised"))
+            if not execution.is_cancelled:
+                self._close(self.runs[spec.run], "error")
+        else:
+            self.results[spec.id] = holders = (worker,) if draw < 0.95 else ()
+            self._tell(InvocationFinished(spec.id, worker, timing, holders, self.now_s, "done"))
+            self._on_done(spec)
+
+    # The link between them
+
+    def _tell(self, event: Event) -> None:
+        answer = self.state.handle(event)
+        self.events.append(event)
+        self.answers.append(answer)
+        self.state.validate()
+        abandoned: list[InvocationId] = []
+        for instruction in answer:
+            if isinstance(instruction, StartInvocation):
+                self._start(instruction)
+            elif isinstance(instruction, CancelInvocation):
+                self._cancel(instruction)
+            elif isinstance(instruction, DropResult):
+                assert instruction.invocation in self.results, "dropped a result that does not exist"
+                del self.results[instruction.invocation]
+            elif isinstance(instruction, ForgetInvocation):
+                assert instruction.invocation not in self.results, "forgot a result without dropping it"
+                assert instruction.invocation not in self.executions, "forgot what runs"
+                self.pins[instruction.invocation] = 0
+            elif isinstance(instruction, AbandonInvocation):
+                abandoned.append(instruction.invocation)
+        for invocation in abandoned:
+            self._close(self.runs[self.specs[invocation].run], "error")
+
+    def _cancel(self, instruction: CancelInvocation) -> None:
+        execution = self.executions[instruction.invocation]
+        assert execution.worker == instruction.worker, "cancelled where it does not run"
+        assert not execution.is_cancelled, "cancelled twice"
+        execution.is_cancelled = True
+        self._at(self.random.uniform(0.0, 0.2), lambda: self._end(execution))
+
+    def _at(self, delay_s: float, act: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._agenda, (self.now_s + delay_s, self._count, act))
+
+
+def _inputs(spec: InvocationSpec) -> tuple[InvocationId, ...]:
+    return spec.needs + spec.callback_needs
+
+
+def _without_foreign(spec: InvocationSpec, run: PromptId) -> InvocationSpec:
+    def is_own(need: InvocationId) -> bool:
+        return need.startswith(f"{run}.")
+
+    return InvocationSpec(
+        id=spec.id,
+        run=spec.run,
+        tenant=spec.tenant,
+        node=spec.node,
+        function=spec.function,
+        lane=spec.lane,
+        cost_key=spec.cost_key,
+        needs=tuple(filter(is_own, spec.needs)),
+        callback_needs=tuple(filter(is_own, spec.callback_needs)),
+        weights=spec.weights,
+    )
