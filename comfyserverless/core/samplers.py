@@ -74,6 +74,8 @@ AVAILABLE_SAMPLERS: tuple[str, ...] = (
     "dpmpp_2m",
     "dpmpp_2m_sde",
     "dpmpp_2m_sde_gpu",
+    "dpmpp_2m_sde_heun",
+    "dpmpp_2m_sde_heun_gpu",
     "ddim",
     "uni_pc",
     "uni_pc_bh2",
