@@ -78,7 +78,7 @@ async def show_stats(request: web.Request) -> web.Response:
         "embedded_python": False,
         "argv": list(request.app[CONFIG].argv),
     }
-    devices = [_device(view) for view in views if view.device_kind]
+    devices = [_device(view) for view in views if view.device_total_bytes]
     return json_response({"system": system, "devices": devices or [_processor(total_bytes, free_bytes)]})
 
 

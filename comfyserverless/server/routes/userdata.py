@@ -26,6 +26,8 @@ from comfyserverless.server.disk import (
 )
 from comfyserverless.server.keys import CONFIG, user_of
 
+#: Asked for by every page before anything is saved there: a 404 would be an error in each new user's console.
+_PAGE_FOLDERS = ("workflows", "subgraphs")
 _BAD_NAME = "Invalid file name: it is empty, too long, or names a directory"
 
 
@@ -65,6 +67,8 @@ async def list_files(request: web.Request) -> web.Response:
     if folder is None:
         return web.Response(status=403)
     if not is_folder(folder):
+        if name in _PAGE_FOLDERS and _is_set(request, "full_info"):
+            return json_response([])
         return web.Response(status=404, text="Directory not found")
     names = await asyncio.to_thread(_files_below, folder, _is_set(request, "recurse"))
     if _is_set(request, "full_info"):
