@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import torch
@@ -19,6 +19,8 @@ from comfyserverless.models.autoencoder import Autoencoder, load_autoencoder
 from comfyserverless.models.controlnet import ControlNet, load_controlnet
 from comfyserverless.models.families.base import DiffusionModel, LoadedNetwork, ModelFacts
 from comfyserverless.models.families.registry import find_network, identify
+from comfyserverless.models.lora.keys import UNET_PREFIXES, clip_layer_names, clip_prefixes, unet_layer_names
+from comfyserverless.models.lora.merge import merge_loras
 from comfyserverless.models.modules import tensor_bytes
 from comfyserverless.models.preview import LatentColours, fit_colours, guess_colours
 from comfyserverless.models.text.clip_files import find_clip_models
@@ -187,12 +189,19 @@ class ModelPool:
         return controlnet, controlnet.weights_bytes
 
     def _patch_network(self, network: LoadedNetwork, loras: tuple[LoraRef, ...]) -> tuple[DiffusionModel, int]:
-        raise NotImplementedError
+        changed = merge_loras(loras, network.parameters(), unet_layer_names(network.names), UNET_PREFIXES)
+        return network.model(changed), tensor_bytes(changed)
 
     def _patch_clip(
         self, parts: tuple[ClipPart, ...], loras: tuple[LoraRef, ...]
     ) -> tuple[tuple[ClipPart, ...], int]:
-        raise NotImplementedError
+        patched, size_bytes = [], 0
+        for part in parts:
+            names = clip_layer_names(part.kind, len(parts) > 1, part.weights)
+            changed = merge_loras(loras, part.weights, names, clip_prefixes(part.kind, len(parts) > 1))
+            patched.append(replace(part, weights={**part.weights, **changed}))
+            size_bytes += tensor_bytes(changed)
+        return tuple(patched), size_bytes
 
 
 def _effective(loras: tuple[LoraRef, ...]) -> tuple[LoraRef, ...]:

@@ -1,0 +1,146 @@
+"""Compute what an adapter changes in one weight: LoRA, LoHa, LoKr, plain differences, with or without DoRA.
+
+Everything is computed in float32 from upcast factors. `change` is the difference at strength 1; `merge`
+applies it. Citations: LoRA (Hu et al. 2021), LoHa and LoKr (Yeh et al. 2023), DoRA (Liu et al. 2024).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Factors = Mapping[str, Tensor]
+"""The tensors of one adapted layer, by their role in the file (`up`, `hada_w1_a`, `alpha` ...), float32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delta(ABC):
+    """The adapter of one weight."""
+
+    factors: Factors
+
+    @abstractmethod
+    def change(self, shape: torch.Size) -> Tensor:
+        """Return the unscaled difference, in the weight's shape. Raises RuntimeError if it does not fit."""
+
+    @abstractmethod
+    def rank(self) -> int | None:
+        """Return the rank that alpha is divided by, None if the adapter has none."""
+
+    def merge(self, weight: Tensor, strength: float) -> Tensor:
+        """Return a float32 weight with the adapter added; `weight` is unchanged.
+
+        Raises RuntimeError if the adapter's factors do not fit the weight's shape.
+        """
+        alpha, rank = self.factors.get("alpha"), self.rank()
+        scale = 1.0 if alpha is None or rank is None else alpha.item() / rank
+        change = self.change(weight.shape).to(weight.device)
+        if "dora_scale" in self.factors:
+            return _merge_decomposed(weight, change * scale, self.factors["dora_scale"].to(weight), strength)
+        return weight + (strength * scale) * change
+
+
+class LowRank(Delta):
+    """LoRA, also of convolutions (LoCon), with an optional middle factor (Tucker decomposition)."""
+
+    def change(self, shape: torch.Size) -> Tensor:
+        """Return up @ down (see Delta.change)."""
+        up, down = self.factors["up"], self.factors["down"]
+        if "mid" in self.factors:
+            mid = self.factors["mid"]
+            wide = [down.shape[1], down.shape[0], *mid.shape[2:]]
+            down = (
+                (down.transpose(0, 1).flatten(1) @ mid.transpose(0, 1).flatten(1)).reshape(wide).transpose(0, 1)
+            )
+        return (up.flatten(1) @ down.flatten(1)).reshape(shape)
+
+    def rank(self) -> int | None:
+        """Return the inner width."""
+        return self.factors["down"].shape[0]
+
+
+class Hadamard(Delta):
+    """LoHa: the elementwise product of two low-rank matrices."""
+
+    def change(self, shape: torch.Size) -> Tensor:
+        """Return (w1_a @ w1_b) * (w2_a @ w2_b) (see Delta.change)."""
+        return (self._product("1") * self._product("2")).reshape(shape)
+
+    def rank(self) -> int | None:
+        """Return the inner width."""
+        return self.factors["hada_w1_b"].shape[0]
+
+    def _product(self, which: str) -> Tensor:
+        a, b = self.factors[f"hada_w{which}_a"], self.factors[f"hada_w{which}_b"]
+        if (core := self.factors.get(f"hada_t{which}")) is not None:
+            return torch.einsum("i j k l, j r, i p -> p r k l", core, b, a)
+        return a @ b
+
+
+class Kronecker(Delta):
+    """LoKr: the Kronecker product of two matrices, each whole or of low rank."""
+
+    def change(self, shape: torch.Size) -> Tensor:
+        """Return w1 (x) w2 (see Delta.change)."""
+        left, right = self._factor("1"), self._factor("2")
+        if right.ndim == 4:
+            left = left.unsqueeze(2).unsqueeze(2)
+        return torch.kron(left, right).reshape(shape)
+
+    def rank(self) -> int | None:
+        """Return the inner width of the last factor that has one."""
+        split = [self.factors[name].shape[0] for name in ("lokr_w1_b", "lokr_w2_b") if name in self.factors]
+        return split[-1] if split else None
+
+    def _factor(self, which: str) -> Tensor:
+        if (whole := self.factors.get(f"lokr_w{which}")) is not None:
+            return whole
+        a, b = self.factors[f"lokr_w{which}_a"], self.factors[f"lokr_w{which}_b"]
+        if (core := self.factors.get(f"lokr_t{which}")) is not None:
+            return torch.einsum("i j k l, j r, i p -> p r k l", core, b, a)
+        return a @ b
+
+
+class Difference(Delta):
+    """A whole difference of the weight's own shape."""
+
+    def change(self, shape: torch.Size) -> Tensor:
+        """Return the difference (see Delta.change)."""
+        return self.factors["diff"].reshape(shape)
+
+    def rank(self) -> int | None:
+        """Return None: there is nothing to divide by."""
+        return None
+
+
+def make_delta(factors: Factors) -> Delta | None:
+    """Return the adapter that a layer's tensors make up, None if they are incomplete or of an unknown kind."""
+    names = frozenset(factors)
+    if {"up", "down"} <= names:
+        return LowRank(factors)
+    if {"hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"} <= names:
+        return Hadamard(factors)
+    if all({f"lokr_w{n}"} <= names or {f"lokr_w{n}_a", f"lokr_w{n}_b"} <= names for n in "12"):
+        return Kronecker(factors)
+    return Difference(factors) if "diff" in names else None
+
+
+def _merge_decomposed(weight: Tensor, change: Tensor, magnitude: Tensor, strength: float) -> Tensor:
+    """Merge with DoRA: the direction is the changed weight's, the length of each row or column the file's.
+
+    Rows are measured on the weight itself, columns on the changed one, as in ComfyUI (0.8.0).
+    """
+    changed = weight + change
+    is_by_row = magnitude.shape[0] == weight.shape[0]
+    lengths = _row_lengths(weight) if is_by_row else _row_lengths(changed.transpose(0, 1)).transpose(0, 1)
+    scaled = changed * (magnitude / (lengths + torch.finfo(weight.dtype).eps))
+    return scaled if strength == 1.0 else weight + strength * (scaled - weight)
+
+
+def _row_lengths(matrix: Tensor) -> Tensor:
+    lengths: Tensor = torch.linalg.vector_norm(matrix.reshape(matrix.shape[0], -1), dim=1, keepdim=True)
+    return lengths.reshape(matrix.shape[0], *(1,) * (matrix.ndim - 1))
