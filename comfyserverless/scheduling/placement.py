@@ -107,15 +107,16 @@ class WorkerPool:
     ) -> WorkerRecord:
         """Return the free worker where an invocation is done soonest: weights and inputs there, little else.
 
-        Pre: its lane has a free slot. Ties go to the less loaded worker, then to the one that joined first.
+        Pre: its lane has a free slot. Ties go to fewer missing weights, less load, the earlier to join.
         """
         free = self.free[record.spec.lane]
         if len(free) == 1:
             return next(iter(free.values()))
 
-        def rank(worker: WorkerRecord) -> tuple[float, int, int]:
+        def rank(worker: WorkerRecord) -> tuple[float, int, int, int]:
+            missing = worker.missing(record)
             away = sum(1 for need in record.inputs if need.holders and worker.id not in need.holders)
-            delay_s = estimates.load_s(worker.missing(record)) + away * transfer_penalty_s
-            return delay_s, worker.load(), worker.order
+            delay_s = estimates.load_s(missing) + away * transfer_penalty_s
+            return delay_s, len(missing), worker.load(), worker.order
 
         return min(free.values(), key=rank)

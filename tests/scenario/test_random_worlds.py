@@ -1,4 +1,4 @@
-"""Laws that hold in any world: random graphs, tenants, workers that die, calls that fail, users who interrupt."""
+"""Laws that hold in any world: random graphs, workers that die, calls that fail, users who interrupt."""
 
 from __future__ import annotations
 

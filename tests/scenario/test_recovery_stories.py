@@ -146,7 +146,7 @@ def test_a_running_consumer_that_finishes_after_its_input_was_lost_needs_nothing
     story = _story_with_consumer_elsewhere()
     story.lose("w1")
     assert story.finish("b") == [start("other", "w2")]
-    assert story.state.table.records["a"].phase == "released"
+    assert story.phase("a") == "released"
 
 
 def test_a_result_whose_holder_was_lost_before_the_report_came_is_made_again() -> None:

@@ -1,4 +1,4 @@
-"""Drive a SchedulingState in tests: short words for events, validation after each, a clock that only tests move."""
+"""Drive a SchedulingState in tests: short words for events, validation after each, a clock that tests move."""
 
 from __future__ import annotations
 
@@ -104,12 +104,16 @@ class Story:
         return self.tell(InvocationSubmitted(spec(invocation, **fields), self.now_s, CAUSE))  # type: ignore[arg-type]
 
     def finish(
-        self, invocation: str, compute_s: float = 1.0, holders: tuple[str, ...] | None = None
+        self,
+        invocation: str,
+        compute_s: float = 1.0,
+        holders: tuple[str, ...] | None = None,
+        load_s: float = 0.0,
     ) -> list[Instruction]:
         """Report success from where it runs; its result is there unless holders are given."""
         worker = self.worker_of[invocation]
         held = tuple(WorkerId(holder) for holder in ((worker,) if holders is None else holders))
-        timing = Timing(compute_s=compute_s)
+        timing = Timing(compute_s=compute_s, load_s=load_s)
         return self.tell(
             InvocationFinished(InvocationId(invocation), WorkerId(worker), timing, held, self.now_s, CAUSE)
         )
@@ -132,6 +136,9 @@ class Story:
 
     def close(self, run: str = "run") -> list[Instruction]:
         return self.tell(RunClosed(PromptId(run), self.now_s, CAUSE))
+
+    def phase(self, invocation: str) -> str:
+        return self.state.table.records[InvocationId(invocation)].phase
 
     def v_time_s(self, tenant: str, lane: Lane = "gpu") -> float:
         return self.state.ledger.lanes[lane].v_time_s(TenantId(tenant))

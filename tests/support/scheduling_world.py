@@ -1,8 +1,8 @@
 """Play the world around a SchedulingState: control room, workers that run, fail and die, and a clock.
 
-The world keeps its own account of what is true (which results exist where, what runs, what was asked to go away) and
-raises AssertionError as soon as an instruction contradicts it. It stops when nothing can happen any more; a
-deadlock shows as runs that are not over.
+The world keeps its own account of what is true (which results exist where, what runs, what was asked to go
+away) and raises AssertionError as soon as an instruction contradicts it. It stops when nothing can happen any
+more; a deadlock shows as runs that are not over.
 """
 
 from __future__ import annotations
