@@ -38,20 +38,22 @@ class Backlog:
     The page needs every other frame; droppable ones only inform and are repeated by later ones.
     """
 
+    soft_limit_bytes: int = SOFT_LIMIT_BYTES
+    hard_limit_bytes: int = HARD_LIMIT_BYTES
     frames: deque[tuple[Frame, bool]] = field(default_factory=deque)
     waiting_bytes: int = 0
     droppable_frames: int = 0
 
     def push(self, frame: Frame, *, is_droppable: bool) -> bool:
         """Append a frame, dropping what may be dropped when much waits; False if the limit is passed."""
-        if self.waiting_bytes > SOFT_LIMIT_BYTES:
+        if self.waiting_bytes > self.soft_limit_bytes:
             self._drop()
-            if is_droppable and self.waiting_bytes > SOFT_LIMIT_BYTES:
+            if is_droppable and self.waiting_bytes > self.soft_limit_bytes:
                 return True
         self.frames.append((frame, is_droppable))
         self.waiting_bytes += len(frame)
         self.droppable_frames += is_droppable
-        return self.waiting_bytes <= HARD_LIMIT_BYTES and len(self.frames) <= HARD_LIMIT_FRAMES
+        return self.waiting_bytes <= self.hard_limit_bytes and len(self.frames) <= HARD_LIMIT_FRAMES
 
     def pop(self) -> Frame:
         """Remove the oldest frame."""
@@ -75,7 +77,7 @@ class Socket:
     ) -> None:
         self.sid = sid
         self.tenant = tenant
-        self.request = request
+        self._request = request
         self.flags: Mapping[str, Any] = {}
         self.connection = connection
         self._backlog = Backlog()
@@ -95,7 +97,14 @@ class Socket:
         if not self._backlog.push(frame, is_droppable=is_droppable):
             _log.warning("Closing a websocket that does not read its messages (client %s)", self.sid)
             self._is_overrun = True
+            self._backlog = Backlog()
+            self.abort()
         self._wakeup.set()
+
+    def abort(self) -> None:
+        """Cut the connection at once: the writer may be waiting for a peer that never reads."""
+        if (transport := self._request.transport) is not None:
+            transport.abort()
 
     async def write(self) -> None:
         """Send queued frames until the socket closes; runs as a task beside the reader."""
@@ -201,8 +210,7 @@ class SocketHub:
             await socket.write()
         except (ConnectionError, RuntimeError):  # closed under us: aiohttp says either
             _log.debug("Websocket %s went away while sending", socket.sid)
-        if (transport := socket.request.transport) is not None:
-            transport.abort()
+        socket.abort()
 
     async def _read(self, socket: Socket) -> None:
         """Take the feature exchange, which counts only as the first message; ignore all else."""

@@ -1,0 +1,30 @@
+"""The tape keeps the last lines with their time."""
+
+from __future__ import annotations
+
+import logging
+
+from comfyserverless.server.logs import CAPACITY_LINES, LogTape
+
+
+def record(text: str) -> logging.LogRecord:
+    return logging.LogRecord("name", logging.INFO, "file", 1, text, None, None)
+
+
+def test_tape_keeps_the_last_lines_only() -> None:
+    tape = LogTape()
+    for index in range(CAPACITY_LINES + 5):
+        tape.emit(record(f"line {index}"))
+    lines = tape.entries()
+    assert len(lines) == CAPACITY_LINES
+    assert lines[0]["m"] == "line 5\n"
+    assert lines[-1]["m"] in tape.text()
+
+
+def test_listener_gets_each_line_until_it_leaves() -> None:
+    tape, heard = LogTape(), list[dict[str, str]]()
+    tape.listen(heard.append)
+    tape.emit(record("one"))
+    tape.listen(None)
+    tape.emit(record("two"))
+    assert [line["m"] for line in heard] == ["one\n"]

@@ -1,0 +1,121 @@
+"""Flags have ComfyUI's names, and wrong ones end the start with a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from comfyserverless import cli
+from comfyserverless.control.files import demo_models_folder
+from comfyserverless.core.config import ServerConfig
+from comfyserverless.core.errors import ConfigError
+
+
+def config(*flags: str) -> ServerConfig:
+    argv = ["serve", *flags]
+    return cli.server_config(cli.parser().parse_args(argv), argv)
+
+
+def test_defaults_are_those_of_comfyui(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    default = config()
+    assert (default.listen, default.port, default.cors_origin) == (("127.0.0.1",), 8188, None)
+    assert default.max_upload_bytes == 100 * 1024 * 1024
+    assert default.argv == ("comfyserverless", "serve")
+    folders = default.engine.folders
+    assert (folders.base, folders.output, folders.temp) == (tmp_path, tmp_path / "output", tmp_path / "temp")
+    assert folders.models[-1] == demo_models_folder()
+    assert default.engine.cache == "classic"
+
+
+def test_flags_reach_the_configuration(tmp_path: Path) -> None:
+    made = config(
+        "--listen",
+        "127.0.0.1,::1",
+        "--port",
+        "0",
+        "--enable-cors-header",
+        "--max-upload-size",
+        "0.5",
+        "--enable-compress-response-body",
+        "--base-directory",
+        str(tmp_path),
+        "--temp-directory",
+        str(tmp_path / "t"),
+        "--preview-method",
+        "auto",
+        "--cache-lru",
+        "7",
+        "--disable-metadata",
+        "--workers",
+        "3",
+        "--threads",
+        "2",
+    )
+    assert (made.listen, made.port, made.cors_origin) == (("127.0.0.1", "::1"), 0, "*")
+    assert (made.max_upload_bytes, made.compress) == (512 * 1024, True)
+    assert made.engine.folders.temp == tmp_path / "t/temp"
+    assert (made.engine.preview_method, made.engine.embeds_metadata) == ("latent2rgb", False)
+    assert (made.engine.cache, made.engine.cache_lru_entries) == ("lru", 7)
+    assert (made.engine.worker.workers, made.engine.worker.threads) == (3, 2)
+
+
+def test_listen_without_a_value_means_everywhere() -> None:
+    assert config("--listen").listen == ("0.0.0.0", "::")
+
+
+def test_models_below_the_base_come_before_the_demo(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    models = config("--base-directory", str(tmp_path)).engine.folders.models
+    assert models == (tmp_path / "models", demo_models_folder())
+
+
+def test_given_models_folders_replace_the_default_one(tmp_path: Path) -> None:
+    for name in ("a", "b", "models"):
+        (tmp_path / name).mkdir()
+    flags = ("--models-dir", str(tmp_path / "a"), "--models-directory", str(tmp_path / "b"))
+    models = config("--base-directory", str(tmp_path), *flags).engine.folders.models
+    assert models == (tmp_path / "a", tmp_path / "b", demo_models_folder())
+
+
+def test_missing_models_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--models-dir .*nope"):
+        config("--models-dir", str(tmp_path / "nope"))
+
+
+def test_problem_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["serve", "--models-dir", "/no/such/folder"]) == 2
+    assert capsys.readouterr().err == (
+        "comfyserverless: --models-dir /no/such/folder: there is no such folder\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--lowvramm"], "--lowvramm"),
+        (["--por", "1"], "--por"),
+        (["--port", "99999"], "99999"),
+        (["--port", "x"], "--port"),
+        (["--workers", "-1"], "--workers"),
+        (["--max-upload-size", "0"], "--max-upload-size"),
+        (["--max-upload-size", "nan"], "--max-upload-size"),
+        (["--preview-method", "movie"], "--preview-method"),
+        (["--cache-none", "--cache-classic"], "--cache-classic"),
+        (["--verbose", "loud"], "--verbose"),
+    ],
+)
+def test_wrong_flag_ends_the_start_and_is_named(
+    flags: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["serve", *flags])
+    assert ended.value.code == 2
+    assert named in capsys.readouterr().err
+
+
+def test_command_is_required(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main([])
+    assert "serve" in capsys.readouterr().err
