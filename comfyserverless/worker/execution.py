@@ -56,12 +56,24 @@ class _Clock:
 
 
 class Execution:
-    """Run invocations against one store and one pool; several lanes may use it at once."""
+    """Run invocations against one store and one pool; several lanes may use it at once.
+
+    weights_bytes: of the pool, after the latest load or unload. Asking the pool itself may have to wait for a
+    load that is in progress, and the statistics of a worker must not stop for that.
+    """
 
     def __init__(self, functions: Mapping[str, ModelFn], store: TensorStore, pool: WeightPool) -> None:
         self._functions = functions
         self._store = store
         self._pool = pool
+        self.weights_bytes = 0
+
+    def unload_models(self) -> None:
+        """Drop all cached weights that nobody uses now."""
+        self._pool.unload_all()
+        if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+            torch.cuda.empty_cache()
+        self.weights_bytes = self._pool.weights_bytes
 
     def run(self, run: RunInvocation, commit: Callable[[], bool]) -> FromWorker:
         """Run one invocation and return the answer.
@@ -85,6 +97,8 @@ class Execution:
             raise PromptError(f"this worker has no model function {run.function!r}")
         refs = values.decode(run.inputs)
         components = function.load_model(refs, self._pool)
+        if run.lane == "gpu":
+            self.weights_bytes = self._pool.weights_bytes
         clock.enter("transfer_s")
         # Outside of inference mode, so that a function may still ask for gradients on its inputs.
         inputs, _ = self._store.get_tree(refs)
@@ -95,11 +109,9 @@ class Execution:
     def _failed(self, run: RunInvocation, error: BaseException, timing: Timing) -> InvocationFailed:
         if is_out_of_memory(error):
             log.warning("out of memory in %s; dropping all cached weights", run.function)
-            self._pool.unload_all()
-            if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
-                torch.cuda.empty_cache()
+            self.unload_models()
         else:
-            log.warning("%s failed", run.function, exc_info=error)
+            log.info("%s failed: %s: %s", run.function, type_name(error), error)
         frames = format_frames(error, __file__)
         return InvocationFailed(run.invocation, type_name(error), _printable(error), frames, timing)
 

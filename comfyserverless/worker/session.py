@@ -47,7 +47,7 @@ class Worker:
         self._parts = parts
         self._link = link
         self._retired = _RetiredPeers(parts.store)
-        execution = Execution(parts.functions, parts.store, parts.pool)
+        self._execution = execution = Execution(parts.functions, parts.store, parts.pool)
         self._lanes = Lanes(LANE_SLOTS, execution.run, self._answer, self._retired.ended)
         self._stopped = threading.Event()
 
@@ -88,7 +88,7 @@ class Worker:
             case wire.PeerArena():
                 self._on_peer_arena(message)
             case wire.UnloadModels():
-                self._lanes.call("gpu", self._parts.pool.unload_all)
+                self._lanes.call("gpu", self._execution.unload_models)
             case wire.Welcome(version=version):
                 log.info("worker %s joined, link version %d", self._parts.worker, version)
 
@@ -119,7 +119,7 @@ class Worker:
             resident_bytes=devices.resident_bytes(),
             arena_used_bytes=parts.store.used_bytes,
             arena_bytes=parts.store.total_bytes,
-            weights_bytes=parts.pool.weights_bytes,
+            weights_bytes=self._execution.weights_bytes,
         )
 
 

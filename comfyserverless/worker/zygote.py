@@ -7,6 +7,7 @@ its stdin ends, when it is told to stop, or when its parent dies. The messages a
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -62,8 +63,7 @@ def run_zygote(options: ZygoteOptions) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     parent_pid = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the control process, which ends us in order
-    signal.signal(signal.SIGTERM, _exit_on_signal)
-    signal.signal(signal.SIGHUP, lambda *_: _exit_if_orphan(parent_pid))
+    signal.signal(signal.SIGHUP, lambda *_: os._exit(0) if os.getppid() != parent_pid else None)
     die_with_parent(parent_pid, signal.SIGHUP)
     start_s = time.monotonic()
     for name in _WARM_MODULES:
@@ -71,6 +71,7 @@ def run_zygote(options: ZygoteOptions) -> int:
     gc.collect()
     gc.freeze()  # keeps the collector of a child from writing to pages that it shares with us
     zygote = Zygote(options, _work)
+    zygote.watch_signals(parent_pid)
     try:
         zygote.report(Ready(os.getpid(), time.monotonic() - start_s))
         zygote.serve()
@@ -94,15 +95,23 @@ class Zygote:
         self._buffer = b""
         self._is_stopping = False
 
+    def watch_signals(self, parent_pid: int) -> None:
+        """Stop at SIGTERM, and at the SIGHUP that tells of the parent's end.
+
+        Handlers only take notes: they may come several times, and in the middle of a stop. (The kernel sends
+        SIGHUP for each thread of a dying parent, and also when merely the thread that started us ends.)
+        """
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._selector.register(reader, selectors.EVENT_READ, self._on_wakeup)
+        signal.signal(signal.SIGTERM, lambda *_: self._note_stop())
+        signal.signal(signal.SIGHUP, lambda *_: self._note_stop() if os.getppid() != parent_pid else None)
+
     def serve(self) -> None:
         """Handle requests and ends of workers until stdin ends or a stop is asked for."""
-        self._selector.register(_STDIN, selectors.EVENT_READ, None)
+        self._selector.register(_STDIN, selectors.EVENT_READ, self._read_requests)
         while not self._is_stopping:
-            for key, _ in self._selector.select():
-                if key.data is None:
-                    self._read_requests()
-                else:
-                    self._reap(key.data)
+            self._handle_events(None)
 
     def stop(self) -> None:
         """End all workers: SIGTERM, some time, SIGKILL; report and reap each."""
@@ -114,8 +123,7 @@ class Zygote:
             left_s = deadline_s - time.monotonic()
             if left_s <= 0:
                 self._signal_all(signal.SIGKILL)
-            for key, _ in self._selector.select(max(left_s, 0.05)):
-                self._reap(key.data)
+            self._handle_events(max(left_s, 0.05))
 
     def report(self, message: FromZygote) -> None:
         """Write one line; the end of the reader is the end of our parent, which stdin tells as well."""
@@ -124,8 +132,18 @@ class Zygote:
         except BrokenPipeError:
             self._is_stopping = True
 
-    def _read_requests(self) -> None:
-        data = os.read(_STDIN, 1 << 16)
+    def _handle_events(self, timeout_s: float | None) -> None:
+        for key, _ in self._selector.select(timeout_s):
+            key.data(key.fd)
+
+    def _note_stop(self) -> None:
+        self._is_stopping = True
+
+    def _on_wakeup(self, pipe: int) -> None:
+        os.read(pipe, 1 << 12)
+
+    def _read_requests(self, stdin: int) -> None:
+        data = os.read(stdin, 1 << 16)
         if not data:
             self._is_stopping = True
             return
@@ -151,7 +169,7 @@ class Zygote:
             self._run_child(request, parent_pid)
         child = _Child(request, pid, os.pidfd_open(pid))
         self._children[pid] = child
-        self._selector.register(child.pidfd, selectors.EVENT_READ, child)
+        self._selector.register(child.pidfd, selectors.EVENT_READ, lambda _: self._reap(child))
         self.report(Spawned(request.worker, pid))
 
     def _run_child(self, request: SpawnWorker, parent_pid: int) -> NoReturn:
@@ -159,6 +177,7 @@ class Zygote:
         status = _CRASHED
         try:
             die_with_parent(parent_pid, signal.SIGKILL)
+            signal.set_wakeup_fd(-1)
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             self._selector.close()
@@ -187,20 +206,11 @@ class Zygote:
 
     def _signal_all(self, number: signal.Signals) -> None:
         for child in self._children.values():
-            signal.pidfd_send_signal(child.pidfd, number)
+            with contextlib.suppress(ProcessLookupError):  # dead already, not reaped yet
+                signal.pidfd_send_signal(child.pidfd, number)
 
 
 def _work(options: ZygoteOptions, request: SpawnWorker) -> int:
     from comfyserverless.worker.process import run_worker
 
     return run_worker(options, request)
-
-
-def _exit_on_signal(*_: object) -> None:
-    raise SystemExit(0)
-
-
-def _exit_if_orphan(parent_pid: int) -> None:
-    """End if the parent process is gone; the signal also comes when merely the thread that started us ends."""
-    if os.getppid() != parent_pid:
-        raise SystemExit(0)
