@@ -192,11 +192,24 @@ def _serve(arguments: Arguments, argv: Sequence[str]) -> int:
     return serve(config, set_up_logging(arguments.verbose))
 
 
+def _add_bench_flags(parser: argparse.ArgumentParser) -> None:
+    from comfyserverless.bench.flags import add_flags
+
+    add_flags(parser)
+
+
+def _bench(arguments: Arguments, argv: Sequence[str]) -> int:
+    from comfyserverless.bench.flags import run
+
+    return run(arguments, argv)
+
+
 Command = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[Arguments, Sequence[str]], int]]
 
 #: Name -> (one line of help, adds its flags, runs it and returns the exit code).
 COMMANDS: dict[str, Command] = {
     "serve": ("serve the ComfyUI page and API", _add_serve_flags, _serve),
+    "bench": ("measure this installation from outside", _add_bench_flags, _bench),
 }
 
 

@@ -2,27 +2,27 @@
 
 import { api } from "../../scripts/api.js";
 import { app } from "../../scripts/app.js";
-import { checkpointsOf, isDemoOnly, replaceGraph } from "./first_graph.js";
+import { needsOurGraph, replaceGraph } from "./first_graph.js";
 import { createStore } from "./store.js";
 import { renderWorkers } from "./workers_panel.js";
 
 const REFRESH_MS = 2000;
 
-/** @type {string[]} */
-let checkpoints = [];
+/** @type {Record<string, any>} */
+let nodeDefinitions = {};
 
 app.registerExtension({
   name: "comfyserverless.firstGraph",
 
   /** @param {Record<string, any>} definitions */
   addCustomNodeDefs(definitions) {
-    checkpoints = checkpointsOf(definitions);
+    nodeDefinitions = definitions;
   },
 
   /** Runs after the node definitions are known and before the page loads its first graph. */
   async setup() {
     const target = window.comfyAPI?.defaultGraph?.defaultGraph;
-    if (!target || !isDemoOnly(checkpoints)) return;
+    if (!target || !needsOurGraph(target, nodeDefinitions)) return;
     const answer = await fetch(new URL("./default_graph.json", import.meta.url));
     if (!answer.ok) return;
     replaceGraph(target, await answer.json());

@@ -1,9 +1,9 @@
 /**
  * Decide whether a page starts with our own graph instead of the frontend's built-in one.
  *
- * The built-in default graph names models that a new user does not have. While the demo checkpoint is the only one,
- * the page's default graph is one that runs. A workflow that the page restores or opens is never touched: only the
- * default, which is used when there is nothing to restore, is replaced.
+ * The built-in default graph needs models that a new user does not have, and may need nodes that this server does not
+ * have. Then the page's default graph becomes one that runs with the demo checkpoint. A workflow that the page
+ * restores or opens is never touched: only the default, which is used when there is nothing to restore, is replaced.
  */
 
 export const DEMO_CHECKPOINT = "shapes_v1.safetensors";
@@ -26,6 +26,22 @@ export function checkpointsOf(definitions) {
  */
 export function isDemoOnly(checkpoints) {
   return checkpoints.length === 1 && checkpoints[0] === DEMO_CHECKPOINT;
+}
+
+/** Nodes that the page itself brings. */
+const PAGE_NODES = new Set(["MarkdownNote", "Note", "PrimitiveNode", "Reroute"]);
+
+/**
+ * Tell whether the page's default graph is no good here: it lacks models (only the demo's are there) or nodes.
+ *
+ * @param {{nodes?: {type: string}[]}} defaultGraph
+ * @param {Record<string, any>} definitions
+ */
+export function needsOurGraph(defaultGraph, definitions) {
+  const checkpoints = checkpointsOf(definitions);
+  if (!checkpoints.includes(DEMO_CHECKPOINT)) return false;
+  if (isDemoOnly(checkpoints)) return true;
+  return (defaultGraph.nodes ?? []).some(({ type }) => !(type in definitions) && !PAGE_NODES.has(type));
 }
 
 /**

@@ -54,7 +54,7 @@ export function workerRows(worker) {
  */
 export function renderWorkers(root, state) {
   const parts = [element("p", {}, `Prompts waiting or running: ${state.remaining}`)];
-  if (state.problem) parts.push(element("p", { role: "alert" }, state.problem));
+  if (state.problem) parts.push(element("p", { role: "alert", "data-problem": "" }, state.problem));
   if (state.workers.length === 0 && !state.problem) parts.push(element("p", {}, "No worker yet."));
   parts.push(...state.workers.map(renderWorker));
   root.replaceChildren(...parts);

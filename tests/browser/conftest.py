@@ -60,8 +60,11 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def window(browser: Browser) -> Iterator[Window]:
-    """Return a fresh page of a user who was never here; fails the test on errors in the page."""
+def window(browser: Browser, start_server: object) -> Iterator[Window]:
+    """Return a fresh page of a user who was never here; fails the test on errors in the page.
+
+    Asks for start_server only to be closed before the servers stop: a page without its server complains.
+    """
     context = browser.new_context(viewport={"width": 1600, "height": 900})
     opened = Window(context.new_page())
 

@@ -83,29 +83,29 @@ def test_changed_workflow_comes_back_after_a_reload(
 ) -> None:
     window.open(start_server().url)
     window.page.locator("textarea").first.fill("a yellow star on a black background")
-    window.page.locator("canvas").first.click(position={"x": 800, "y": 700})
+    window.page.locator("#graph-canvas").click(position={"x": 1000, "y": 750})
     window.page.wait_for_timeout(1500)  # the page saves a draft half a second after a change
     window.page.reload()
     window.wait_for_graph()
     assert widget(window, "CLIPTextEncode", "text") == "a yellow star on a black background"
 
 
-def test_user_with_own_checkpoints_keeps_the_default_graph_of_the_page(
+def test_user_with_own_checkpoints_starts_with_a_graph_that_runs_here(
     window: Window, server: RunningServer
 ) -> None:
-    window.page.goto(server.url)
-    expect(window.page.get_by_test_id("queue-button")).to_be_visible(timeout=60_000)
-    assert not window.page.evaluate(
-        "JSON.stringify(window.comfyAPI.defaultGraph.defaultGraph).includes('shapes_v1')"
-    )
+    window.open(server.url)
+    known = window.page.evaluate("Object.keys(window.LiteGraph.registered_node_types)")
+    assert set(node_types(window)) <= set(known)
+    assert widget(window, "CheckpointLoaderSimple", "ckpt_name") == "shapes_v1.safetensors"
+    expect(window.page.get_by_role("dialog")).to_have_count(0)
 
 
 def test_workers_tab_shows_the_worker(window: Window, server: RunningServer) -> None:
     window.page.goto(server.url)
     window.page.get_by_role("button", name="Workers").click(timeout=60_000)
     expect(window.page.locator("[data-worker]")).to_have_count(1, timeout=30_000)
-    expect(window.page.locator("[data-worker]")).to_contain_text("Weights")
-    expect(window.page.get_by_role("alert")).to_have_count(0)
+    expect(window.page.locator("[data-worker]")).to_contain_text("Arena", timeout=60_000)
+    expect(window.page.locator("[data-problem]")).to_have_count(0)
     window.screenshot("workers_tab")
 
 
