@@ -6,8 +6,8 @@ from __future__ import annotations
 class LruBudget:
     """Account for what is resident, by key. It decides; the caller loads and frees.
 
-    A key that is pinned (in use) is never named for eviction, so the total may exceed the budget while all that is
-    resident is in use; the surplus goes with the next `use` or `trim` after an unpin.
+    A key that is pinned (in use) is never named for eviction, so the total may exceed the budget while all keys
+    are in use; the surplus goes with the next `use` or `trim` after an unpin.
     """
 
     def __init__(self, budget_bytes: int) -> None:

@@ -1,17 +1,17 @@
-"""Find how many first layers of a model must stay resident to hide the loading of the rest (paper, section 5.1).
+"""Find how many first layers of a model must stay resident to hide loading of the rest (paper, section 5.1).
 
-Model of one run over L layers, of which the first P are resident. Loads are sequential on one channel, from layer
-P on, and start together with the run; computes are sequential; a layer computes when it is loaded and the layer
-before it is done. Loading is *hidden* if no layer ever waits, that is, for every layer j >= P its load ends no
-later than its compute begins in a run in which nothing waits:
+Model of one run over L layers, of which the first P are resident. Loads are sequential on one channel, from
+layer P on, and start together with the run; computes are sequential; a layer computes when it is loaded and
+the layer before it is done. Loading is *hidden* if no layer ever waits, that is, for every layer j >= P its
+load ends no later than its compute begins in a run in which nothing waits:
 
     load(P) + ... + load(j) <= compute(0) + ... + compute(j - 1)
 
-`shortest_prefix` is the smallest such P for any times. For equal layers with T_load >= T_comp the last layer is
-the tightest one, (L - P) T_load <= (L - 1) T_comp, which is the paper's condition that the second term of Eq. 1,
-(L - P) T_load + T_comp, does not exceed the first, L T_comp: there the general form equals Eq. 2 exactly. For
-T_load < T_comp the first missing layer is the tightest; Eq. 2 looks at the last one only and may answer less
-than 1, with which layer 0 itself would wait. `uniform_prefix` refuses that case.
+`shortest_prefix` is the smallest such P for any times. For equal layers with T_load >= T_comp the last
+layer is the tightest one, (L - P) T_load <= (L - 1) T_comp, which is the paper's condition that the second
+term of Eq. 1, (L - P) T_load + T_comp, does not exceed the first, L T_comp: there the general form equals
+Eq. 2 exactly. For T_load < T_comp the first missing layer is the tightest; Eq. 2 looks at the last one only
+and may answer less than 1, with which layer 0 itself would wait. `uniform_prefix` refuses that case.
 
 Times are exact if they are given as integers (nanoseconds) or fractions; floats carry their rounding into ties.
 """

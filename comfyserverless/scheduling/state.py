@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from comfyserverless.core.errors import InvariantError
+from comfyserverless.core.ids import InvocationId
 from comfyserverless.scheduling.config import SchedulingConfig
 from comfyserverless.scheduling.dispatch import Dispatch
 from comfyserverless.scheduling.estimates import Estimates
@@ -71,6 +72,14 @@ class SchedulingState:
         self._handlers[type(event)](event, turn)
         self._dispatch.fill(turn)
         return turn.out
+
+    def has_failed(self, invocation: InvocationId) -> bool:
+        """Tell whether an invocation ended without a result for good; not so while it waits to run again.
+
+        To be asked after InvocationFailed was handled: a failure for want of a lost input is not final.
+        """
+        record = self.table.records.get(invocation)
+        return record is None or record.phase in BROKEN_PHASES
 
     def validate(self) -> None:
         """Check every membership law. Raises InvariantError with the recent events."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from comfyserverless.core.errors import InvariantError
+from comfyserverless.core.ids import InvocationId
 from tests.support.scheduling import Story, abandon, cancel, drop, forget, start
 
 
@@ -137,6 +138,7 @@ def test_a_running_consumer_that_fails_after_its_input_was_lost_is_run_again_wit
     assert story.lose("w1") == [drop("a")]
     # The other tenant has less vTime by now: its call comes first, then the input, then the call that failed.
     assert story.fail("b") == [start("other", "w2")]
+    assert not story.state.has_failed(InvocationId("b"))
     assert story.finish("other") == [start("a", "w2")]
     assert story.finish("a") == [start("b", "w2")]
     assert story.finish("b") == [drop("a")]

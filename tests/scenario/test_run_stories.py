@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from comfyserverless.core.errors import InvariantError
+from comfyserverless.core.ids import InvocationId
 from tests.support.scheduling import Story, abandon, cancel, drop, forget, start
 
 
@@ -101,6 +102,7 @@ def test_a_failed_call_fails_what_depends_on_it_and_the_rest_of_the_run_goes_on_
     story.chain("a", "b", "c")
     story.submit("d")
     assert story.fail("a") == [start("d")]
+    assert [story.state.has_failed(InvocationId(name)) for name in "abcd"] == [True, True, True, False]
     assert [story.phase(name) for name in "abcd"] == [
         "failed",
         "failed",
