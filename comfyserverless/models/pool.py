@@ -7,9 +7,7 @@ guards loading and the book-keeping, so the lanes of a worker may use the pool a
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from dataclasses import replace
 
 import torch
 
@@ -23,21 +21,10 @@ from comfyserverless.models.lora.keys import UNET_PREFIXES, clip_layer_names, cl
 from comfyserverless.models.lora.merge import merge_loras
 from comfyserverless.models.modules import tensor_bytes
 from comfyserverless.models.preview import LatentColours, fit_colours, guess_colours
+from comfyserverless.models.shelf import Shelf
 from comfyserverless.models.text.clip_files import find_clip_models
 from comfyserverless.models.text.encoder import ClipPart, TextEncoder
 from comfyserverless.models.weights import open_weights
-
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class _Entry:
-    """One loaded thing; size_bytes counts only what it does not share with its parent."""
-
-    value: Any
-    size_bytes: int
-    parent: Hashable | None
-    children: set[Hashable] = field(default_factory=set)
 
 
 class ModelPool:
@@ -49,10 +36,8 @@ class ModelPool:
 
     def __init__(self, device: torch.device | None = None, budget_bytes: int | None = None) -> None:
         self.device = device or torch.device("cpu")
-        self._budget_bytes = budget_bytes
         self._lock = threading.RLock()
-        #: all and only what is loaded, the least recently used first; a parent is never older than its children
-        self._entries: dict[Hashable, _Entry] = {}
+        self._shelf = Shelf(budget_bytes)
         self._facts: dict[FileRef, ModelFacts] = {}
         self._colours: dict[FileRef, LatentColours] = {}
 
@@ -69,37 +54,33 @@ class ModelPool:
         Raises ModelFileError for files that are missing, damaged or not supported.
         """
         with self._lock:
-            base_key = ("network", ref.file)
-            network: LoadedNetwork = self._get(base_key, lambda: self._load_network(ref.file))
+            base_key = f"network {ref.file}"
+            network: LoadedNetwork = self._shelf.take(base_key, lambda: self._load_network(ref.file))
             loras = _effective(ref.loras)
             if not loras:
                 return network.model({})
-            return self._get(
-                ("model", ref.file, loras), lambda: self._patch_network(network, loras), parent=base_key
-            )
+            key = f"network {ref.file} {loras}"
+            return self._shelf.take(key, lambda: self._patch_network(network, loras), parent=base_key)
 
     def text(self, ref: ClipRef) -> TextEncoder:
         """Return the text encoder of one or more files, with LoRAs merged."""
         with self._lock:
-            base_key = ("clip", ref.files)
-            parts: tuple[ClipPart, ...] = self._get(base_key, lambda: self._load_clip(ref.files))
-            loras = _effective(ref.loras)
-            if loras:
-                base = parts
-                parts = self._get(
-                    ("text", ref.files, loras), lambda: self._patch_clip(base, loras), parent=base_key
-                )
+            base_key = f"text {ref.files}"
+            base = parts = self._shelf.take(base_key, lambda: self._load_clip(ref.files))
+            if loras := _effective(ref.loras):
+                key = f"text {ref.files} {loras}"
+                parts = self._shelf.take(key, lambda: self._patch_clip(base, loras), parent=base_key)
             return TextEncoder(parts, ref.last_layer, ref.embeddings)
 
     def vae(self, ref: VaeRef) -> Autoencoder:
         """Return the autoencoder of a file."""
         with self._lock:
-            return self._get(("vae", ref.file), lambda: self._load_vae(ref.file))
+            return self._shelf.take(f"vae {ref.file}", lambda: self._load_vae(ref.file))
 
     def controlnet(self, ref: ControlNetRef) -> ControlNet:
         """Return a ControlNet."""
         with self._lock:
-            return self._get(("controlnet", ref.file), lambda: self._load_controlnet(ref.file))
+            return self._shelf.take(f"controlnet {ref.file}", lambda: self._load_controlnet(ref.file))
 
     def colours(self, ref: ModelRef) -> LatentColours:
         """Return the map from a model's latents to preview colours, fitted once to the file's autoencoder."""
@@ -113,49 +94,13 @@ class ModelPool:
 
     @property
     def weights_bytes(self) -> int:
-        """Bytes of all loaded weights, shared ones counted once."""
-        with self._lock:
-            return sum(entry.size_bytes for entry in self._entries.values())
+        """Bytes of all loaded weights, shared ones counted once; never waits for a load."""
+        return self._shelf.total_bytes
 
     def unload_all(self) -> None:
         """Forget every model."""
         with self._lock:
-            self._entries.clear()
-
-    def _get(self, key: Hashable, load: Callable[[], tuple[T, int]], parent: Hashable | None = None) -> T:
-        """Return a loaded thing, loading it and making room if needed; it becomes the most recent one."""
-        if key not in self._entries:
-            value, size_bytes = load()
-            self._entries[key] = _Entry(value, size_bytes, parent)
-            if parent is not None:
-                self._entries[parent].children.add(key)
-        self._touch(key)
-        self._make_room(keep=key)
-        result: T = self._entries[key].value
-        return result
-
-    def _touch(self, key: Hashable) -> None:
-        entry = self._entries[key] = self._entries.pop(key)
-        if entry.parent is not None:
-            self._touch(entry.parent)
-
-    def _make_room(self, keep: Hashable) -> None:
-        kept = {keep, self._entries[keep].parent}
-        while self._budget_bytes is not None and self.weights_bytes > self._budget_bytes:
-            oldest = next((key for key in self._entries if key not in kept), None)
-            if oldest is None:
-                return
-            self._forget(oldest)
-
-    def _forget(self, key: Hashable) -> None:
-        entry = self._entries.pop(key)
-        if entry.parent is not None:
-            self._entries[entry.parent].children.discard(key)
-        for child in list(entry.children):
-            self._forget_child(child)
-
-    def _forget_child(self, key: Hashable) -> None:
-        self._entries.pop(key, None)
+            self._shelf.clear()
 
     def _load_network(self, file: FileRef) -> tuple[LoadedNetwork, int]:
         root = open_weights(file.path)

@@ -58,10 +58,19 @@ class ClipFile:
     def load(self) -> dict[str, Tensor]:
         """Load the weights in the file's own types, under Hugging Face names without `text_model.`.
 
-        Raises ModelFileError if a tensor is missing.
+        Eight-bit weights come as float16. Raises ModelFileError if a tensor is missing.
         """
-        if self._is_open:
-            return dict(self._open_tensors())
+        tensors = dict(self._open_tensors()) if self._is_open else self._hugging_face_tensors()
+        missing = [name for name in _needed(self.config.layers) if name not in tensors]
+        if missing:
+            raise ModelFileError(
+                f"{self._weights.path}: the text encoder lacks {len(missing)} tensors: {missing[0]} ..."
+            )
+        return {
+            name: tensor.half() if tensor.dtype.itemsize == 1 else tensor for name, tensor in tensors.items()
+        }
+
+    def _hugging_face_tensors(self) -> dict[str, Tensor]:
         wanted = [
             name
             for name in self._weights
@@ -100,6 +109,17 @@ def find_clip_models(weights: Weights) -> list[ClipFile]:
     if not found:
         raise ModelFileError(f"{weights.path}: holds no CLIP text encoder (supported: CLIP-L, CLIP-H, CLIP-G)")
     return found
+
+
+def _needed(layers: int) -> list[str]:
+    """List the tensors without which a text model cannot run."""
+    inner = [f"{name}_proj" for name in ("self_attn.q", "self_attn.k", "self_attn.v", "self_attn.out")]
+    parts = [*inner, "layer_norm1", "layer_norm2", "mlp.fc1", "mlp.fc2"]
+    modules = [f"encoder.layers.{layer}.{part}" for layer in range(layers) for part in parts] + [
+        "final_layer_norm"
+    ]
+    tensors = [f"{module}.{leaf}" for module in modules for leaf in ("weight", "bias")]
+    return [*tensors, "embeddings.token_embedding.weight", "embeddings.position_embedding.weight"]
 
 
 def _is_clip(weights: Weights) -> bool:
