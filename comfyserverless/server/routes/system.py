@@ -31,6 +31,7 @@ def server_features(config: ServerConfig) -> dict[str, Any]:
         "max_upload_size": config.max_upload_bytes,
         "node_replacements": False,
         "assets": False,
+        "extension": {"manager": {"supports_v4": False}},
     }
 
 
