@@ -135,14 +135,13 @@ class Dispatcher:
         if call is None:
             return
         error = WorkerError(message.message, message.exception_type, message.traceback)
-        self._failures[message.invocation] = error
         self._handle(
             events.InvocationFailed(
                 message.invocation, worker, message.timing, self._clock(), message.invocation
             )
         )
-        if self._failures.get(message.invocation) is error:
-            self._report(message.invocation, call, error)
+        if self._state.has_failed(message.invocation):
+            self._fail(call, error)
 
     def cancelled(self, worker: WorkerId, message: wire.InvocationCancelled) -> None:
         """Take note that a cancelled invocation left its lane."""
@@ -203,7 +202,6 @@ class Dispatcher:
 
     def _start(self, start: instructions.StartInvocation) -> None:
         call = self._calls[start.invocation]
-        self._failures.pop(start.invocation, None)
         inputs = values.encode({name: self._results.resolve(value) for name, value in call.inputs.items()})
         self._running[start.worker][start.invocation] = None
         self._send(start.worker, wire.RunInvocation(start.invocation, call.spec.function, start.lane, inputs))
@@ -214,9 +212,21 @@ class Dispatcher:
             f"{call.spec.function} was given up: its worker was lost {abandon.attempts} times while it ran",
             "WorkerLostError",
         )
-        self._failures[abandon.invocation] = error
         log.error("invocation %s of prompt %s: %s", abandon.invocation, call.spec.run, error)
-        self._report(abandon.invocation, call, error)
+        self._fail(call, error)
+
+    def _fail(self, failed: Call, error: WorkerError) -> None:
+        """Report a final failure to whoever waits for the call or for what depends on it in its run.
+
+        A call that is made again after a loss has been reported as done before; then only its dependents tell.
+        """
+        run = failed.spec.run
+        calls = [each for each in self._calls.values() if each.spec.run == run]
+        for call in (failed, *calls):
+            if call is failed or self._state.has_failed(call.spec.id):
+                if call.spec.id in self._calls:
+                    self._failures[call.spec.id] = error
+                self._report(call.spec.id, call, error)
 
     def _forget(self, invocation: InvocationId) -> None:
         self._calls.pop(invocation, None)

@@ -1,0 +1,184 @@
+"""The dispatcher between runs, the scheduling state and workers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from comfyserverless.control.dispatch import Call, Dispatcher
+from comfyserverless.core import messages as wire
+from comfyserverless.core import values
+from comfyserverless.core.errors import WorkerError
+from comfyserverless.core.ids import DEFAULT_TENANT, InvocationId, NodeId, PromptId, TensorId, WorkerId
+from comfyserverless.core.values import Output, TensorRef, Value
+from comfyserverless.scheduling.events import InvocationSpec
+from comfyserverless.scheduling.state import SchedulingConfig
+
+RUN = PromptId("run")
+W0, W1 = WorkerId("w0.0"), WorkerId("w1.0")
+
+
+class Bench:
+    """A dispatcher with a written-down outbox and a clock that ticks."""
+
+    def __init__(self, *workers: WorkerId) -> None:
+        self.sent: list[tuple[WorkerId, wire.ToWorker]] = []
+        self.outcomes: dict[str, WorkerError | None] = {}
+        self._now_s = 0.0
+        self.dispatcher = Dispatcher(SchedulingConfig(slack_s=1.0), self._send, self._clock)
+        for worker in workers:
+            self.dispatcher.worker_joined(worker, {"gpu": 1})
+
+    def _send(self, worker: WorkerId, message: wire.ToWorker) -> None:
+        self.sent.append((worker, message))
+
+    def _clock(self) -> float:
+        self._now_s += 0.01
+        return self._now_s
+
+    def submit(self, name: str, **inputs: Value) -> Output:
+        needs = dict.fromkeys(output.invocation for output in values.outputs_in(dict(inputs)))
+        spec = InvocationSpec(
+            id=InvocationId(name),
+            run=RUN,
+            tenant=DEFAULT_TENANT,
+            node=NodeId("1"),
+            function="f",
+            lane="gpu",
+            cost_key="f",
+            needs=tuple(needs),
+        )
+        self.dispatcher.submit(Call(spec, inputs, lambda error: self.outcomes.update({name: error})))
+        return Output(spec.id, "out")
+
+    def started(self) -> list[str]:
+        return [m.invocation for _, m in self.sent if isinstance(m, wire.RunInvocation)]
+
+    def inputs_of(self, name: str) -> Mapping[str, Value]:
+        runs = [m for _, m in self.sent if isinstance(m, wire.RunInvocation) and m.invocation == name]
+        decoded: Mapping[str, Value] = values.decode(runs[-1].inputs)
+        return decoded
+
+    def freed(self) -> list[str]:
+        return [tensor for _, m in self.sent if isinstance(m, wire.FreeTensors) for tensor in m.tensors]
+
+    def finish(self, name: str, worker: WorkerId = W0, tensor: str | None = None) -> None:
+        ref = TensorRef(TensorId(tensor or f"t-{name}"), (1,), "float32", 4, worker, 0)
+        outputs = values.encode({"out": ref})
+        self.dispatcher.done(
+            worker, wire.InvocationDone(InvocationId(name), outputs, wire.Timing(compute_s=0.1))
+        )
+
+    def fail(self, name: str, worker: WorkerId = W0) -> None:
+        message = wire.InvocationFailed(InvocationId(name), "ValueError", "bad", ("frame",), wire.Timing())
+        self.dispatcher.failed(worker, message)
+
+    def close(self, *names: str) -> None:
+        self.dispatcher.unpin([InvocationId(name) for name in names], "end")
+        self.dispatcher.close_run(RUN)
+
+
+async def test_inputs_are_resolved_when_the_invocation_starts() -> None:
+    bench = Bench(W0)
+    first = bench.submit("a", x=1)
+    bench.submit("b", x=first, y=[2, {"z": first}])
+    assert bench.started() == ["a"]
+    bench.finish("a")
+    assert bench.started() == ["a", "b"]
+    inputs = bench.inputs_of("b")
+    assert inputs["x"].id == "t-a"
+    assert inputs["y"] == [2, {"z": inputs["x"]}]
+    assert bench.outcomes == {"a": None}
+
+
+async def test_waiting_for_a_value_ends_with_the_result() -> None:
+    bench = Bench()
+    output = bench.submit("a")
+    waiting = asyncio.create_task(bench.dispatcher.value(output))
+    await asyncio.sleep(0)
+    bench.dispatcher.worker_joined(W0, {"gpu": 1})
+    bench.finish("a")
+    assert (await waiting).id == "t-a"
+
+
+async def test_failure_reaches_the_waiter_with_type_and_traceback() -> None:
+    bench = Bench(W0)
+    output = bench.submit("a")
+    waiting = asyncio.create_task(bench.dispatcher.value(output))
+    await asyncio.sleep(0)
+    bench.fail("a")
+    with pytest.raises(WorkerError, match="bad") as caught:
+        await waiting
+    assert (caught.value.exception_type, caught.value.traceback) == ("ValueError", ("frame",))
+    with pytest.raises(WorkerError):
+        await bench.dispatcher.value(output)
+
+
+async def test_lost_worker_runs_again_only_what_is_still_needed() -> None:
+    bench = Bench(W0)
+    first = bench.submit("a")
+    second = bench.submit("b", x=first)
+    bench.submit("c", x=second)
+    bench.finish("a")
+    bench.finish("b")
+    assert bench.started() == ["a", "b", "c"]
+    bench.dispatcher.unpin([InvocationId("a")], "lowered")
+    assert bench.freed() == ["t-a"]
+    bench.dispatcher.worker_lost(W0)
+    bench.dispatcher.worker_joined(W1, {"gpu": 1})
+    for name in ("a", "b", "c"):
+        bench.finish(name, W1, f"again-{name}")
+    assert bench.started() == ["a", "b", "c", "a", "b", "c"]
+    assert bench.inputs_of("c")["x"].id == "again-b"
+    assert bench.outcomes == {"a": None, "b": None, "c": None}
+
+
+async def test_dependents_hear_of_a_producer_that_fails_when_it_is_made_again() -> None:
+    bench = Bench(W0)
+    first = bench.submit("a")
+    bench.finish("a")
+    bench.submit("b", x=first)
+    bench.dispatcher.worker_lost(W0)
+    bench.dispatcher.worker_joined(W1, {"gpu": 1})
+    bench.fail("a", W1)
+    assert bench.outcomes["a"] is None
+    assert isinstance(bench.outcomes["b"], WorkerError)
+
+
+async def test_poison_call_is_given_up_after_three_lost_workers() -> None:
+    bench = Bench()
+    output = bench.submit("a")
+    for count in range(3):
+        worker = WorkerId(f"w0.{count}")
+        bench.dispatcher.worker_joined(worker, {"gpu": 1})
+        bench.dispatcher.worker_lost(worker)
+    assert bench.started() == ["a", "a", "a"]
+    with pytest.raises(WorkerError, match="3 times"):
+        await bench.dispatcher.value(output)
+    assert isinstance(bench.outcomes["a"], WorkerError)
+
+
+async def test_late_result_of_a_closed_run_is_freed() -> None:
+    bench = Bench(W0)
+    bench.submit("a")
+    bench.close("a")
+    cancels = [m for _, m in bench.sent if isinstance(m, wire.CancelInvocation)]
+    assert [m.invocation for m in cancels] == ["a"]
+    bench.finish("a")
+    assert bench.freed() == ["t-a"]
+    assert bench.dispatcher.counts() == {"calls": 0, "results": 0, "tensors": 0}
+
+
+async def test_pinned_result_outlives_its_run_and_nothing_is_left_after() -> None:
+    bench = Bench(W0)
+    output = bench.submit("a")
+    bench.dispatcher.pin([output.invocation], "cache")
+    bench.finish("a")
+    bench.close("a")
+    assert bench.dispatcher.counts()["results"] == 1
+    assert (await bench.dispatcher.value(output)).id == "t-a"
+    bench.dispatcher.unpin([output.invocation], "cache")
+    assert bench.dispatcher.counts() == {"calls": 0, "results": 0, "tensors": 0}
+    assert bench.freed() == ["t-a"]
