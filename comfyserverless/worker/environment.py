@@ -24,6 +24,7 @@ def prepare_environment(threads: int) -> None:
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = count
     os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's and scipy's copies start their threads when loaded
     for name, value in (
         ("HF_HUB_OFFLINE", "1"),
         ("TRANSFORMERS_OFFLINE", "1"),

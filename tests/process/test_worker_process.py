@@ -91,6 +91,10 @@ async def test_worker_computes_and_shares_with_its_peers(
     await end(zygote, two)
 
 
+async def test_zygote_has_one_thread_so_that_it_may_fork(zygote: RunningZygote) -> None:
+    assert len(os.listdir(f"/proc/{zygote.process.pid}/task")) == 1
+
+
 async def test_worker_that_is_killed_is_reported_and_replaced(
     zygote: RunningZygote, links: LinkServer, arenas: dict[str, Path]
 ) -> None:

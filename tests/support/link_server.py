@@ -37,7 +37,7 @@ class WorkerLink:
     async def run(self, invocation: str, function: str, lane: str = "cpu", **inputs: Any) -> Mapping[str, Any]:
         """Run one invocation and return its outputs; raises AssertionError with the answer if it failed."""
         await self.submit(invocation, function, lane, **inputs)
-        answer = await self.expect(wire.FromWorker)  # type: ignore[arg-type]
+        answer: wire.FromWorker = await self.expect(wire.FromWorker)  # type: ignore[arg-type]
         assert isinstance(answer, wire.InvocationDone), answer
         outputs: Mapping[str, Any] = values.decode(answer.outputs)
         return outputs
