@@ -58,6 +58,7 @@ class WorkerPool:
         #: all and only workers with a live link.
         self._joined: dict[WorkerId, _Joined] = {}
         self._watch: asyncio.Task[None] | None = None
+        self._is_stopping = False
 
     @property
     def slot_count(self) -> int:
@@ -72,6 +73,7 @@ class WorkerPool:
 
     async def stop(self) -> None:
         """End all workers."""
+        self._is_stopping = True
         if self._watch is not None:
             self._watch.cancel()
         self._links.broadcast(wire.Shutdown())
@@ -122,7 +124,7 @@ class WorkerPool:
     def lost(self, worker: WorkerId) -> None:
         """Take back what a worker had, once."""
         if self._joined.pop(worker, None) is not None:
-            log.warning("worker %s is lost", worker)
+            log.log(logging.DEBUG if self._is_stopping else logging.WARNING, "worker %s is lost", worker)
             self._before_loss(worker)
             self.dispatcher.worker_lost(worker)
             self._processes.kill(worker)
