@@ -26,6 +26,11 @@ from comfyserverless.scheduling.state import SchedulingConfig, SchedulingState
 
 log = logging.getLogger(__name__)
 
+LOST_TENSOR = "LostTensor"
+"""The exception type a worker reports when an input's arena is gone."""
+
+_LOSS_GRACE_S = 0.5
+
 Observer = Callable[[WorkerError | None], None]
 """Told once per invocation, when it first finishes (None) or fails."""
 
@@ -60,6 +65,8 @@ class Dispatcher:
         self._waiters: dict[InvocationId, list[asyncio.Future[None]]] = {}
         #: what each joined worker runs now.
         self._running: dict[WorkerId, dict[InvocationId, None]] = {}
+        #: failures for want of a lost input that are held back for the loss to be noticed.
+        self._deferred: set[InvocationId] = set()
         self._pending_events: deque[events.Event] = deque()
         self._is_handling = False
 
@@ -130,6 +137,12 @@ class Dispatcher:
 
     def failed(self, worker: WorkerId, message: wire.InvocationFailed) -> None:
         """Take note that a function raised; the scheduling state decides whether that is final."""
+        if message.exception_type == LOST_TENSOR and message.invocation not in self._deferred:
+            # the owner of an input died; its loss is an event of its own that must come first
+            self._deferred.add(message.invocation)
+            asyncio.get_running_loop().call_later(_LOSS_GRACE_S, self.failed, worker, message)
+            return
+        self._deferred.discard(message.invocation)
         self._settle(worker, message.invocation)
         call = self._calls.get(message.invocation)
         if call is None:

@@ -54,9 +54,7 @@ class Engine:
         NodeCache(config.cache, config.cache_lru_entries)  # a bad mode is an error at start, not at first use
         self._scratch = Scratch(shared_folder())
         scheduling = SchedulingConfig(slack_s=config.slack_s, max_attempts=config.max_attempts)
-        self._pool = WorkerPool(
-            config.worker, scheduling, self._scratch.prefix, self._scratch.folder, self._before_worker_loss
-        )
+        self._pool = WorkerPool(config.worker, scheduling, self._scratch, self._before_worker_loss)
         self._services = RunServices(
             dispatcher=self._pool.dispatcher,
             files=files,

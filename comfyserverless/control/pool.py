@@ -11,11 +11,11 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from comfyserverless.control.dispatch import Dispatcher
 from comfyserverless.control.links import LinkServer
 from comfyserverless.control.processes import Slot, WorkerProcesses
+from comfyserverless.control.scratch import Scratch
 from comfyserverless.control.views import WorkerView
 from comfyserverless.core import messages as wire
 from comfyserverless.core.config import WorkerConfig
@@ -46,14 +46,13 @@ class WorkerPool:
         self,
         config: WorkerConfig,
         scheduling: SchedulingConfig,
-        scratch_prefix: Path,
-        scratch_folder: Path,
+        scratch: Scratch,
         before_loss: Callable[[WorkerId], None],
     ) -> None:
-        self._socket = scratch_folder / "link.sock"
+        self._socket = scratch.folder / "link.sock"
         self._links = LinkServer(self)
         self.dispatcher = Dispatcher(scheduling, self._links.send, time.monotonic)
-        self._processes = WorkerProcesses(config, f"unix:{self._socket}", scratch_prefix, self.lost)
+        self._processes = WorkerProcesses(config, f"unix:{self._socket}", scratch, self.lost)
         self._before_loss = before_loss
         #: all and only workers with a live link.
         self._joined: dict[WorkerId, _Joined] = {}

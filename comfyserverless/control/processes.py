@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from comfyserverless.control.scratch import Scratch
 from comfyserverless.core.config import WorkerConfig
 from comfyserverless.core.ids import WorkerId
 from comfyserverless.core.zygote import (
@@ -78,11 +79,11 @@ class WorkerProcesses:
     """
 
     def __init__(
-        self, config: WorkerConfig, link: str, arena_prefix: Path, exited: Callable[[WorkerId], None]
+        self, config: WorkerConfig, link: str, scratch: Scratch, exited: Callable[[WorkerId], None]
     ) -> None:
         self._config = config
         self._link = link
-        self._arena_prefix = arena_prefix
+        self._scratch = scratch
         self._on_exited = exited
         self.slots, self._threads = plan_slots(config, count_gpus(), len(os.sched_getaffinity(0)))
         self._zygote: asyncio.subprocess.Process | None = None
@@ -187,13 +188,14 @@ class WorkerProcesses:
         slot.token = secrets.token_hex(16)
         slot.starts += 1
         slot.started_at_s = time.monotonic()
-        slot.arena_path = Path(f"{self._arena_prefix}{slot.worker}.arena")
+        slot.arena_path = Path(f"{self._scratch.prefix}{slot.worker}.arena")
         self._write(
             SpawnWorker(
                 worker=slot.worker,
                 token=slot.token,
                 link=self._link,
                 arena_path=str(slot.arena_path),
+                arena_fallback_path=f"{self._scratch.spare_prefix}{slot.worker}.arena",
                 arena_bytes=self._config.arena_bytes,
                 threads=self._threads,
                 device_index=slot.device_index,

@@ -22,11 +22,16 @@ def shared_folder() -> Path:
 
 
 class Scratch:
-    """Hold one server's scratch files. prefix: path prefix of its arenas; folder: private, for the socket."""
+    """Hold one server's scratch files.
+
+    prefix: path prefix of its arenas; spare_prefix: the same on disk, for arenas that memory has no room for;
+    folder: private, for the socket.
+    """
 
     def __init__(self, shared: Path) -> None:
         remove_stale(shared)
         self.prefix = shared / f"{_NAME}{os.getuid()}-{os.getpid()}-{secrets.token_hex(4)}-"
+        self.spare_prefix = Path(tempfile.gettempdir()) / self.prefix.name
         self._lock_path = Path(f"{self.prefix}lock")
         self._lock = os.open(self._lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,11 +66,12 @@ def remove_stale(shared: Path) -> int:
 
 def _remove(lock_path: Path) -> None:
     prefix = lock_path.name.removesuffix("lock")
-    for path in lock_path.parent.glob(f"{prefix}*"):
-        if path == lock_path:
-            continue
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+    for folder in {lock_path.parent, Path(tempfile.gettempdir())}:
+        for path in folder.glob(f"{prefix}*"):
+            if path == lock_path:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
     lock_path.unlink(missing_ok=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from comfyserverless.control.dispatch import Call, Dispatcher
+from comfyserverless.control.dispatch import LOST_TENSOR, Call, Dispatcher
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
 from comfyserverless.core.errors import WorkerError
@@ -145,6 +145,28 @@ async def test_dependents_hear_of_a_producer_that_fails_when_it_is_made_again() 
     bench.fail("a", W1)
     assert bench.outcomes["a"] is None
     assert isinstance(bench.outcomes["b"], WorkerError)
+
+
+async def test_failure_for_want_of_an_input_waits_for_the_loss_that_caused_it() -> None:
+    bench = Bench(W0, W1)
+    first = bench.submit("a")
+    bench.finish("a", W0)
+    bench.submit("c")
+    bench.submit("b", x=first)
+    where = {m.invocation: w for w, m in bench.sent if isinstance(m, wire.RunInvocation)}
+    owner, runner = where[InvocationId("c")], where[InvocationId("b")]
+    assert (owner, runner) == (W0, W1)
+    message = wire.InvocationFailed(InvocationId("b"), LOST_TENSOR, "gone", (), wire.Timing())
+    bench.dispatcher.failed(runner, message)
+    assert "b" not in bench.outcomes
+    bench.dispatcher.worker_lost(owner)
+    await asyncio.sleep(0.6)
+    assert "b" not in bench.outcomes
+    bench.finish("c", W1)
+    bench.finish("a", W1, "again-a")
+    bench.finish("b", W1)
+    assert bench.started()[3:] == ["c", "a", "b"]
+    assert bench.outcomes == {"a": None, "b": None, "c": None}
 
 
 async def test_poison_call_is_given_up_after_three_lost_workers() -> None:
