@@ -20,6 +20,9 @@ from comfyserverless.models.header import TensorInfo, read_header
 
 PICKLE_SUFFIXES = frozenset({".ckpt", ".pt", ".pth", ".bin"})
 
+_NESTING = ("state_dict", "string_to_param")
+"""Where checkpoints and textual inversions keep their tensors, when not at the top."""
+
 
 class Weights:
     """The tensors of one file, or those below a prefix; names are without the prefix.
@@ -124,11 +127,12 @@ def _open_pickle(path: str) -> Weights:
 
 
 def flatten_tensors(content: Any) -> dict[str, torch.Tensor]:
-    """Return the tensors of a pickled file: of the mapping itself, its `state_dict`, or its only mapping."""
+    """Return the tensors of a pickled file: of the mapping itself, or the one nested in it."""
     if not isinstance(content, Mapping):
         return {}
-    if isinstance(content.get("state_dict"), Mapping):
-        return flatten_tensors(content["state_dict"])
+    for nested in _NESTING:
+        if isinstance(content.get(nested), Mapping):
+            return flatten_tensors(content[nested])
     if len(content) == 1 and isinstance(only := next(iter(content.values())), Mapping):
         return flatten_tensors(only)
     return {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}

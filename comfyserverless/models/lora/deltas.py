@@ -52,7 +52,7 @@ class LowRank(Delta):
         up, down = self.factors["up"], self.factors["down"]
         if "mid" in self.factors:
             mid = self.factors["mid"]
-            wide = [down.shape[1], down.shape[0], *mid.shape[2:]]
+            wide = [down.shape[1], mid.shape[0], *mid.shape[2:]]
             down = (
                 (down.transpose(0, 1).flatten(1) @ mid.transpose(0, 1).flatten(1)).reshape(wide).transpose(0, 1)
             )

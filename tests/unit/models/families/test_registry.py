@@ -1,0 +1,81 @@
+"""Which family a file belongs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from comfyserverless.core.errors import ModelFileError
+from comfyserverless.models.families.registry import find_network, identify
+from comfyserverless.models.unet_layout import read_layout, unet_names
+from comfyserverless.models.weights import open_weights
+from tests.support.make_tiny_models import Spec, build, vae_kl
+from tests.unit.models.files import mini_unet, shapes_of, write_file
+
+PREFIX = "model.diffusion_model."
+SDXL = {"mults": (1, 2, 4), "depths": (0, 1, 2), "mid": 2, "ctx": 40, "adm": 96, "linear": True}
+
+
+def family_of(spec: Spec) -> str:
+    return identify(shapes_of(Spec().put(PREFIX, spec)))[1].family
+
+
+def test_a_unet_with_convolutional_projections_is_sd15() -> None:
+    facts = identify(shapes_of(Spec().put(PREFIX, mini_unet())))[1]
+    assert (facts.family, facts.scale_factor, facts.prediction) == ("sd15", 0.18215, "epsilon")
+    assert (facts.latent_channels, facts.in_channels, facts.context_width) == (4, 4, 8)
+
+
+def test_an_inpainting_unet_keeps_its_family_and_tells_its_input_channels() -> None:
+    facts = identify(shapes_of(mini_unet(in_ch=9)))[1]
+    assert (facts.family, facts.in_channels, facts.latent_channels) == ("sd15", 9, 4)
+
+
+def test_a_unet_with_a_vector_condition_is_sdxl() -> None:
+    facts = identify(shapes_of(Spec().put(PREFIX, mini_unet(**SDXL))))[1]
+    assert (facts.family, facts.scale_factor, facts.adm_width) == ("sdxl", 0.13025, 96)
+
+
+def test_a_mark_in_the_file_makes_sdxl_predict_velocity() -> None:
+    spec = Spec().put(PREFIX, mini_unet(**SDXL))
+    spec.data("v_pred", torch.tensor(1.0))
+    assert identify(shapes_of_data(spec))[1].prediction == "v_prediction"
+
+
+def shapes_of_data(spec: Spec) -> object:
+    spec["v_pred"] = ((), "i", None)
+    return shapes_of(spec)
+
+
+def test_linear_projections_without_a_vector_condition_are_sd2() -> None:
+    assert family_of(mini_unet(linear=True)) == "sd2"
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.5])
+def test_sd2_predicts_velocity_if_its_telltale_bias_is_spread(tmp_path: Path, spread: float) -> None:
+    spec = mini_unet(linear=True, mults=(1, 2, 4, 4), depths=(1, 1, 1, 0))
+    tensors = build(Spec().put(PREFIX, spec), "sd2", torch.float16)
+    name = PREFIX + "output_blocks.11.1.transformer_blocks.0.norm1.bias"
+    tensors[name] = torch.linspace(-spread, spread, tensors[name].numel())
+    facts = identify(open_weights(write_file(tmp_path / "a.safetensors", tensors).path))[1]
+    assert facts.prediction == ("v_prediction" if spread > 0.1 else "epsilon")
+
+
+def test_a_refiner_is_refused_and_the_supported_families_are_named() -> None:
+    refiner = mini_unet(**(SDXL | {"depths": (0, 2, 0)}))
+    with pytest.raises(ModelFileError, match=r"mini\.safetensors: .*supported: sd15, sd2, sdxl"):
+        identify(shapes_of(refiner))
+
+
+def test_a_file_that_is_no_diffusion_model_is_refused() -> None:
+    with pytest.raises(ModelFileError, match="is no diffusion model of a supported family"):
+        identify(shapes_of(vae_kl(4)))
+
+
+def test_a_unet_under_diffusers_names_is_the_same_family() -> None:
+    weights = shapes_of(mini_unet())
+    renamed = weights.renamed(unet_names(read_layout(weights), weights))
+    assert identify(renamed)[1] == identify(weights)[1]
+    assert set(find_network(renamed)) == set(weights)
