@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 _WARM_MODULES = (
     "comfyserverless.functions.registry",
     "comfyserverless.models.pool",
+    "comfyserverless.models.warm",
     "comfyserverless.worker.process",
 )
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
