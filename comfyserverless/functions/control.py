@@ -55,7 +55,8 @@ class ControlNetRun(ModelFn):
         inputs = model_inputs(point, batch, components["diffusion"])
         height_px, width_px = x.shape[-2] * LATENT_CELL_PX, x.shape[-1] * LATENT_CELL_PX
         hint = control_net.prepare_hint(application["hint"], width_px, height_px)
-        hints = batch.stack(fit_batch(hint, x.shape[0]))
+        # One hint for all items stays one: it goes through its layers once, and is added to every item.
+        hints = hint if hint.shape[0] == 1 else batch.stack(fit_batch(hint, x.shape[0]))
         residuals = control_net.residuals(inputs.x_in, inputs.timesteps, inputs.context, hints, inputs.adm)
         strength: float = application["strength"]
         return list(residuals) if strength == 1.0 else [residual * strength for residual in residuals]

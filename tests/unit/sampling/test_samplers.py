@@ -64,11 +64,13 @@ def test_every_sampler_has_a_tested_order() -> None:
     assert {name.removesuffix("_gpu") for name in SAMPLERS} == set(ORDERS)
 
 
-@pytest.mark.parametrize("name", ["euler_ancestral", "dpmpp_2m_sde", "dpmpp_2m_sde_heun"])
-def test_fresh_noise_keeps_the_distribution(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "steps"), [("euler_ancestral", 100), ("dpmpp_2m_sde", 25), ("dpmpp_2m_sde_heun", 25)]
+)
+def test_fresh_noise_keeps_the_distribution(name: str, steps: int) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, 1, 80, 80, generator=generator) * (10**2 + DATA_STD**2) ** 0.5
-    sigmas = torch.cat([torch.logspace(1, -2, 100), torch.zeros(1)])
+    sigmas = torch.cat([torch.logspace(1, -2, steps), torch.zeros(1)])
     assert float(solve(SAMPLERS[name], x, sigmas).std()) == pytest.approx(DATA_STD, rel=0.05)
 
 

@@ -1,0 +1,178 @@
+"""Check the steps of a walk: guidance, controls, single evaluations, previews, masks."""
+
+from __future__ import annotations
+
+import io
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from comfyserverless.core.errors import InvariantError
+from comfyserverless.functions.registry import FUNCTIONS
+from comfyserverless.sampling.samplers.registry import SAMPLERS
+from tests.support.analytic_models import CONTROL, MODEL, AnalyticDiffusion, AnalyticPool, conditioning
+from tests.unit.functions.test_sample import HINT, IMAGE, begin, end
+
+Call = dict[str, Any]
+
+
+def guided(**changes: Any) -> Call:
+    return {
+        "model": MODEL,
+        "positive": conditioning(1.0),
+        "negative": conditioning(0.5),
+        "cfg": 7.0,
+        "applications": [],
+        **changes,
+    }
+
+
+def step(pool: AnalyticPool, state: dict[str, Any], call: Call, **changes: Any) -> dict[str, Any]:
+    function = FUNCTIONS["denoise.step"]
+    extra = {"residuals": [], "single_evaluation": False, "preview": "none", **changes}
+    inputs = {**call, "state": state, **extra}
+    return dict(function.execute(function.load_model(inputs, pool), **inputs))
+
+
+def control(pool: AnalyticPool, state: dict[str, Any], call: Call, index: int) -> dict[str, list[Tensor]]:
+    function = FUNCTIONS["controlnet.run"]
+    inputs = {**call, "state": state, "control_net": CONTROL, "application": index}
+    residuals: dict[str, list[Tensor]] = function.execute(function.load_model(inputs, pool), **inputs)[
+        "residuals"
+    ]
+    return residuals
+
+
+def application(strength: float = 1.0, hint: Tensor = HINT) -> dict[str, Any]:
+    return {
+        "control_net": CONTROL,
+        "hint": hint,
+        "strength": strength,
+        "start_percent": 0.0,
+        "end_percent": 1.0,
+    }
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLERS))
+def test_single_evaluations_that_move_equal_whole_steps(name: str) -> None:
+    pool, call = AnalyticPool(), guided()
+    begun = begin(
+        sampler=name, latent={"samples": IMAGE}, steps=5, **{k: call[k] for k in ("positive", "negative")}
+    )
+    whole = single = begun["state"]
+    for _ in range(begun["plan"]["steps"]):
+        whole = step(pool, whole, call)["state"]
+    for _ in begun["plan"]["evaluations"]:
+        single = step(pool, pickle.loads(pickle.dumps(single)), call, single_evaluation=True)["state"]
+    assert torch.equal(end(whole), end(single))
+
+
+def test_step_changes_none_of_its_inputs() -> None:
+    pool, call = AnalyticPool(), guided()
+    state = begin(latent={"samples": IMAGE, "noise_mask": torch.ones(1, 8, 8)}, sampler="dpmpp_2m")["state"]
+    before = pickle.dumps((state, call))
+    step(pool, state, call)
+    assert pickle.dumps((state, call)) == before
+
+
+def test_positive_and_negative_share_a_call_at_the_rounded_timestep() -> None:
+    pool = AnalyticPool()
+    step(pool, begin()["state"], guided())
+    ((x_in, timesteps, context),) = pool.model.calls
+    assert x_in.shape == (2, 4, 4, 6)
+    assert timesteps.tolist() == [999.0, 999.0]
+    assert context[:, 0, 0].tolist() == [0.5, 1.0]
+
+
+def test_control_acts_with_its_strength_in_its_chain() -> None:
+    pool = AnalyticPool()
+    chain = [application(2.0), application(1.0, HINT / 5)]
+    call = guided(
+        positive=conditioning(1.0, control=chain), negative=conditioning(1.0, control=chain), applications=chain
+    )
+    state = begin(positive=call["positive"], negative=call["negative"], applications=chain)["state"]
+    residuals = [control(pool, state, call, index) for index in (0, 1)]
+    assert [float(part["0"][0].mean()) for part in residuals] == pytest.approx([1.0, 0.1])
+    plain = step(pool, state, call, residuals=[None, None], single_evaluation=True)["state"]["walk"]
+    added = step(pool, state, call, residuals=residuals, single_evaluation=True)["state"]["walk"]
+    dt = float(state["walk"]["sigmas"][1] - state["walk"]["sigmas"][0])
+    torch.testing.assert_close(
+        added["x"] - plain["x"], torch.full_like(plain["x"], 1.1 * dt), atol=1e-4, rtol=1e-4
+    )
+
+
+def test_control_of_one_side_acts_on_its_own_batch_only() -> None:
+    pool, chain = AnalyticPool(), [application()]
+    call = guided(positive=conditioning(1.0, control=chain), applications=chain)
+    residuals = control(pool, begin()["state"], call, 0)
+    assert list(residuals) == ["0"]
+    assert residuals["0"][0].shape == (1, 4, 4, 6)
+
+
+def test_hints_of_a_batch_go_to_their_items() -> None:
+    pool = AnalyticPool()
+    chain = [application(hint=torch.cat([HINT, HINT * 2]))]
+    both = conditioning(1.0, control=chain)
+    call = guided(positive=both, negative=both, applications=chain)
+    state = begin(latent={"samples": torch.zeros(3, 4, 4, 6)})["state"]
+    (residual,) = control(pool, state, call, 0)["0"]
+    assert residual[:, 0, 0, 0].tolist() == pytest.approx([0.5, 1.0, 0.5] * 2)
+
+
+class Unreadable(list[Tensor]):
+    """Residuals that have a length, and must not be read."""
+
+    def __getitem__(self, index: Any) -> Any:
+        raise AssertionError("read too early")
+
+
+class Blind(AnalyticDiffusion):
+    """Take residuals without reading them."""
+
+    def predict(self, x_in: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return torch.zeros_like(x_in)
+
+
+def test_residuals_are_read_by_nobody_but_the_model() -> None:
+    pool, chain = AnalyticPool(), [application(), application(0.5)]
+    both = conditioning(1.0, control=chain)
+    call = guided(positive=both, negative=both, applications=chain)
+    pool.model = Blind()
+    lazy = [{"0": Unreadable([torch.ones(1)])}, {"0": Unreadable([torch.ones(1)])}]
+    assert (
+        step(pool, begin()["state"], call, residuals=lazy, single_evaluation=True)["state"]["walk"]["step"] == 1
+    )
+
+
+def test_residuals_for_a_step_of_several_evaluations_are_refused() -> None:
+    pool, chain = AnalyticPool(), [application()]
+    call = guided(positive=conditioning(1.0, control=chain), applications=chain)
+    state = begin(sampler="heun")["state"]
+    with pytest.raises(InvariantError, match="several evaluations"):
+        step(pool, state, call, residuals=[control(pool, state, call, 0)])
+
+
+def test_preview_is_a_jpeg_of_the_latents_shape() -> None:
+    shown = step(AnalyticPool(), begin()["state"], guided(), preview="latent2rgb")["preview"]
+    image = Image.open(io.BytesIO(shown))
+    assert (image.format, image.size) == ("JPEG", (512, 341))
+
+
+def test_no_preview_unless_asked() -> None:
+    assert step(AnalyticPool(), begin()["state"], guided())["preview"] is None
+
+
+def test_kept_part_of_a_mask_stays_the_original() -> None:
+    pool, call = AnalyticPool(), guided()
+    mask = torch.zeros(1, 4, 6)
+    mask[:, :, 3:] = 1
+    begun = begin(latent={"samples": IMAGE, "noise_mask": mask})
+    state = begun["state"]
+    for _ in range(begun["plan"]["steps"]):
+        state = step(pool, state, call)["state"]
+    torch.testing.assert_close(end(state)[..., :3], IMAGE[..., :3])
+    assert not torch.allclose(end(state)[..., 3:], IMAGE[..., 3:], atol=0.1)
