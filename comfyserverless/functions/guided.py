@@ -117,7 +117,7 @@ def denoise(
         added = _chain_residuals(batch, residuals)
         output = diffusion.predict(inputs.x_in, inputs.timesteps, inputs.context, inputs.adm, added)
         x = batch.stack(point.x)
-        outputs.append((batch, point.parametrization.calculate_denoised(point.sigma, output.float(), x)))
+        outputs.append((batch, point.parametrization.calculate_denoised(point.sigma, output.to(x), x)))
     return combine(guidance, outputs, point.x)
 
 
