@@ -51,7 +51,7 @@ arch: $(STAMP_DEV)
 	$(BIN)/lint-imports
 
 web:
-	@if command -v node >/dev/null; then node --test tests/web/*.test.mjs; \
+	@if command -v node >/dev/null; then node --test --test-reporter=dot tests/web/*.test.mjs; \
 	else echo "SKIPPED: the page's unit tests need node, which is not installed"; fi
 
 bench: $(STAMP_DEV)

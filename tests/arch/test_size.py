@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import gc
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,9 +37,22 @@ def key_of(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
+@cache
+def parse(module: Path) -> ast.Module:
+    """Parse a module, once.
+
+    Early releases of Python 3.11 raise SystemError when a garbage collection runs code while they parse.
+    """
+    gc.disable()
+    try:
+        return ast.parse(module.read_text())
+    finally:
+        gc.enable()
+
+
 def definitions(module: Path) -> Iterator[tuple[str, ast.stmt]]:
     """Yield (path::name, node) for every class and function of a module."""
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in ast.walk(parse(module)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield f"{key_of(module)}::{node.name}", node
 

@@ -47,9 +47,12 @@ def is_expected(message: ConsoleMessage) -> bool:
     return message.text.startswith("Failed to load resource") and (outside or url.path in OPTIONAL_PATHS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Return a headless Chromium; skips where none is installed."""
+    """Return a headless Chromium; skips where none is installed.
+
+    Not for the session: while it lives, its event loop runs in this thread, and no asynchronous test can.
+    """
     chromium = next(filter(None, map(shutil.which, CHROMIUM_NAMES)), None)
     if chromium is None:
         pytest.skip(f"NO BROWSER: the page was not tested, none of {', '.join(CHROMIUM_NAMES)} is installed")
