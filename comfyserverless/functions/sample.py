@@ -97,7 +97,7 @@ class SampleEnd(ModelFn):
             return {"samples": state["samples"]}
         walk = state["walk"]
         x = find_sampler(state["sampler"]).result(walk)
-        x = parametrization_of(facts).remove_noise_scale(walk["sigmas"][-1], x)
+        x = parametrization_of(facts).remove_noise_scale(torch.tensor(walk["sigmas"][-1]), x)
         return {"samples": to_output_units(x.float(), facts)}
 
 

@@ -2,10 +2,10 @@
 
 Laws. The state is a dict of literals, lists and tensors: it survives pickling, and a walk that moves to
 another process at any boundary continues with the same bits. Functions never change their inputs: a new
-state shares the tensors that stayed. Noise levels stay on the CPU, so that reading one never waits for a
-GPU. Names in formulas are those of the cited papers; D(x; sigma) is `denoised`.
+state shares the tensors that stayed. Noise levels are literals, so that reading one never waits for a GPU
+or fetches a tensor. Names in formulas are those of the cited papers; D(x; sigma) is `denoised`.
 
-Keys of every state: `x` the latent, `sigmas` [N + 1] float32 on the CPU, `step` the index of the level
+Keys of every state: `x` the latent, `sigmas` the N + 1 levels (float32 values), `step` the index of the level
 that the walk stands at.
 """
 
@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 SamplerState = dict[str, Any]
@@ -47,7 +48,7 @@ class Sampler(ABC):
         x: [B, C, ...] at noise level sigmas[0]; sigmas: [N + 1] float32 on the CPU, N >= 1, descending; seed:
         of the sampler's own noise; options: keyword arguments of the family, unknown ones are ignored.
         """
-        return {"x": x, "sigmas": sigmas, "step": 0}
+        return {"x": x, "sigmas": sigmas.tolist(), "step": 0}
 
     @abstractmethod
     def query(self, state: SamplerState) -> tuple[Tensor, Tensor]:
@@ -76,7 +77,7 @@ class OneEvaluationSampler(Sampler):
 
     def query(self, state: SamplerState) -> tuple[Tensor, Tensor]:
         """Return the latent and the level that the walk stands at."""
-        return state["x"], state["sigmas"][state["step"]]
+        return state["x"], levels(state)[state["step"]]
 
     def advance(self, state: SamplerState, denoised: Tensor) -> SamplerState:
         """Take one step."""
@@ -85,6 +86,11 @@ class OneEvaluationSampler(Sampler):
     @abstractmethod
     def step(self, state: SamplerState, denoised: Tensor) -> SamplerState:
         """Return what one step changes: `x` at the next level, and history if the family keeps any."""
+
+
+def levels(state: SamplerState, key: str = "sigmas") -> Tensor:
+    """Return a list of levels of a state as a tensor on the CPU, float32 (float64 for a latent in float64)."""
+    return torch.tensor(state[key], dtype=torch.promote_types(state["x"].dtype, torch.float32))
 
 
 def derivative(x: Tensor, sigma: Tensor, denoised: Tensor) -> Tensor:

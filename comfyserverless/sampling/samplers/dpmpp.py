@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from comfyserverless.sampling.noise import begin_brownian, brownian_increment
-from comfyserverless.sampling.samplers.base import OneEvaluationSampler, SamplerOptions, SamplerState
+from comfyserverless.sampling.samplers.base import OneEvaluationSampler, SamplerOptions, SamplerState, levels
 
 
 def _lambda(sigma: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class Dpmpp2M(OneEvaluationSampler):
 
     def step(self, state: SamplerState, denoised: Tensor) -> SamplerState:
         """Return the latent one level down, and this evaluation as history."""
-        x, sigmas, i, old = state["x"], state["sigmas"], state["step"], state["old_denoised"]
+        x, sigmas, i, old = state["x"], levels(state), state["step"], state["old_denoised"]
         t, t_next = _lambda(sigmas[i]), _lambda(sigmas[i + 1])
         h = t_next - t
         estimate = denoised
@@ -65,7 +65,7 @@ class Dpmpp2MSde(OneEvaluationSampler):
 
     def step(self, state: SamplerState, denoised: Tensor) -> SamplerState:
         """Return the latent one level down, and this evaluation as history."""
-        x, sigmas, i, eta = state["x"], state["sigmas"], state["step"], state["eta"]
+        x, sigmas, i, eta = state["x"], levels(state), state["step"], state["eta"]
         if sigmas[i + 1] == 0:
             return {"x": denoised, "old_denoised": denoised}
         h = _lambda(sigmas[i + 1]) - _lambda(sigmas[i])

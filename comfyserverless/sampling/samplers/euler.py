@@ -14,6 +14,7 @@ from comfyserverless.sampling.samplers.base import (
     SamplerOptions,
     SamplerState,
     derivative,
+    levels,
 )
 
 
@@ -22,7 +23,7 @@ class Euler(OneEvaluationSampler):
 
     def step(self, state: SamplerState, denoised: Tensor) -> SamplerState:
         """Return the latent one level down."""
-        x, sigmas, i = state["x"], state["sigmas"], state["step"]
+        x, sigmas, i = state["x"], levels(state), state["step"]
         d = derivative(x, sigmas[i], denoised)
         return {"x": x + d * (sigmas[i + 1] - sigmas[i])}
 
@@ -57,7 +58,7 @@ class EulerAncestral(OneEvaluationSampler):
 
     def step(self, state: SamplerState, denoised: Tensor) -> SamplerState:
         """Return the latent one level down, and the noise stream behind this step's draw."""
-        x, sigmas, i = state["x"], state["sigmas"], state["step"]
+        x, sigmas, i = state["x"], levels(state), state["step"]
         sigma_down, sigma_up = ancestral_levels(sigmas[i], sigmas[i + 1], state["eta"])
         if sigma_down == 0:
             return {"x": denoised}

@@ -12,6 +12,7 @@ from comfyserverless.sampling.samplers.base import (
     SamplerOptions,
     SamplerState,
     derivative,
+    levels,
 )
 
 
@@ -29,14 +30,14 @@ class Heun(Sampler):
     def query(self, state: SamplerState) -> tuple[Tensor, Tensor]:
         """Ask at the latent, then at the end of the tangent one level down."""
         if state["stage"] == 0:
-            return state["x"], state["sigmas"][state["step"]]
-        return state["x_2"], state["sigmas"][state["step"] + 1]
+            return state["x"], levels(state)[state["step"]]
+        return state["x_2"], levels(state)[state["step"] + 1]
 
     def advance(self, state: SamplerState, denoised: Tensor) -> SamplerState:
         """Draw the tangent (algorithm 1, lines 4-5), or correct it (lines 7-8)."""
-        x, sigmas, i = state["x"], state["sigmas"], state["step"]
+        x, sigmas, i = state["x"], levels(state), state["step"]
         dt = sigmas[i + 1] - sigmas[i]
-        core = {"sigmas": sigmas}
+        core = {"sigmas": state["sigmas"]}
         if state["stage"] == 0:
             d = derivative(x, sigmas[i], denoised)
             x_2 = x + d * dt

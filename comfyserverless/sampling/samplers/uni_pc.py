@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from comfyserverless.sampling.samplers.base import Sampler, SamplerOptions, SamplerState
+from comfyserverless.sampling.samplers.base import Sampler, SamplerOptions, SamplerState, levels
 
 LAST_LEVEL = 0.001
 """The level that stands for 0."""
@@ -91,12 +91,11 @@ class UniPC(Sampler):
 
     def begin(self, x: Tensor, sigmas: Tensor, seed: int, options: SamplerOptions) -> SamplerState:
         """Return the first state. A walk of a single step is of order 1."""
-        levels = sigmas.clone()
-        if levels[-1] == 0:
-            levels[-1] = LAST_LEVEL
+        first = super().begin(x / torch.sqrt(1.0 + sigmas[0] ** 2.0), sigmas, seed, options)
+        end = [LAST_LEVEL] if sigmas[-1] == 0 else first["sigmas"][-1:]
         return {
-            **super().begin(x / torch.sqrt(1.0 + levels[0] ** 2.0), sigmas, seed, options),
-            "levels": levels,
+            **first,
+            "levels": [*first["sigmas"][:-1], *end],
             "order": max(1, min(MAX_ORDER, len(sigmas) - 2)),
             "models": [],
             "x_base": None,
@@ -104,12 +103,12 @@ class UniPC(Sampler):
 
     def query(self, state: SamplerState) -> tuple[Tensor, Tensor]:
         """Ask at the predicted latent, in the variance-exploding view."""
-        level = state["levels"][state["step"]]
+        level = levels(state, "levels")[state["step"]]
         return state["x"] * ((level**2 + 1.0) ** 0.5), level
 
     def advance(self, state: SamplerState, denoised: Tensor) -> SamplerState:
         """Correct the latent with the new evaluation (UniC), then predict the next one (UniP)."""
-        i, level = state["step"], state["levels"][state["step"]]
+        i, level = state["step"], levels(state, "levels")[state["step"]]
         x_in, _ = self.query(state)
         epsilon = (x_in - denoised) / level
         model = (state["x"] - _sigma_t(level) * epsilon) / torch.exp(_log_alpha(level))
@@ -123,15 +122,15 @@ class UniPC(Sampler):
     def result(self, state: SamplerState) -> Tensor:
         """Return the latent in the variance-exploding view."""
         x: Tensor = state["x"]
-        return x / torch.exp(_log_alpha(state["levels"][state["step"]]))
+        return x / torch.exp(_log_alpha(levels(state, "levels")[state["step"]]))
 
     def _update(self, state: SamplerState, x: Tensor, models: list[Tensor], target: int) -> _Update:
         """Prepare the step to level `target`; models: evaluations at the levels before it, oldest first."""
-        levels, order = state["levels"], self._order(state, target)
-        previous, level = levels[target - 1], levels[target]
+        at, order = levels(state, "levels"), self._order(state, target)
+        previous, level = at[target - 1], at[target]
         lambda_0 = _lambda(previous)
         h = _lambda(level) - lambda_0
-        ratios = [(_lambda(levels[target - 1 - m]) - lambda_0) / h for m in range(1, order)]
+        ratios = [(_lambda(at[target - 1 - m]) - lambda_0) / h for m in range(1, order)]
         slopes = [(models[-1 - m] - models[-1]) / ratios[m - 1] for m in range(1, order)]
         matrix, vector, scale = self._weights(h, ratios)
         alpha = torch.exp(_log_alpha(level))

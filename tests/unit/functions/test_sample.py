@@ -52,7 +52,9 @@ def end(state: dict[str, Any]) -> Tensor:
 
 def test_walk_from_nothing_starts_from_noise_of_the_whole_variance() -> None:
     walk = begin()["state"]["walk"]
-    assert torch.equal(walk["x"], starting_noise(EMPTY, 5) * torch.sqrt(1 + walk["sigmas"][0] ** 2))
+    assert torch.equal(
+        walk["x"], starting_noise(EMPTY, 5) * torch.sqrt(1 + torch.tensor(walk["sigmas"][0]) ** 2)
+    )
 
 
 def test_walk_from_an_image_starts_from_it_in_model_units() -> None:
