@@ -6,12 +6,13 @@ the posterior, so it is deterministic.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from comfyserverless.core.errors import ModelFileError, PromptError
+from comfyserverless.core.errors import PromptError
+from comfyserverless.models.autoencoder_layout import autoencoder_config, find_autoencoder
 from comfyserverless.models.modules import build_module, tensor_bytes
 from comfyserverless.models.weights import Weights
 
@@ -20,15 +21,6 @@ if TYPE_CHECKING:
 
 MAX_BATCH_PX = 1 << 21
 """Pixels decoded or encoded at once; larger batches go in parts, as activations are large."""
-
-_PREFIXES = ("first_stage_model.", "vae.", "")
-_RENAMED = {
-    "mid.block_1": "mid_block.resnets.0",
-    "mid.block_2": "mid_block.resnets.1",
-    "mid.attn_1": "mid_block.attentions.0",
-    "norm_out": "conv_norm_out",
-}
-_ATTENTION = {"norm": "group_norm", "q": "to_q", "k": "to_k", "v": "to_v", "proj_out": "to_out.0"}
 
 
 class Autoencoder:
@@ -97,90 +89,21 @@ class Autoencoder:
 
 
 def load_autoencoder(root: Weights, device: torch.device) -> Autoencoder:
-    """Load the autoencoder of a checkpoint or of a file of its own.
+    """Load the autoencoder of a checkpoint or of a file of its own, in the original or in diffusers' naming.
 
     Raises ModelFileError if the file holds none, or one of another kind.
     """
     from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 
-    weights = _find(root)
+    weights = find_autoencoder(root)
     dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    names = {old: new for old in weights if (new := _rename(weights, old)) is not None}
-    tensors = {new: _load(weights, old, dtype).to(device) for old, new in names.items()}
-    module = build_module(lambda: AutoencoderKL(**_config(weights)), tensors, root.path)
-    return Autoencoder(module, downscale_px=2 ** _last_level(weights))
-
-
-def _find(root: Weights) -> Weights:
-    for prefix in _PREFIXES:
-        part = root.below(prefix)
-        if "decoder.conv_in.weight" in part and "encoder.conv_in.weight" in part:
-            if "decoder.mid.block_1.conv1.weight" in part:
-                return part
-            raise ModelFileError(
-                f"{root.path}: this autoencoder's layout is not supported (supported: KL, original naming)"
-            )
-    raise ModelFileError(
-        f"{root.path}: holds no supported autoencoder (supported: KL autoencoders of SD1.5, SD2, SDXL)"
-    )
+    tensors = {name: _load(weights, name, dtype).to(device) for name in weights}
+    config = autoencoder_config(weights)
+    module = build_module(lambda: AutoencoderKL(**config), tensors, root.path)
+    return Autoencoder(module, downscale_px=2 ** (len(config["block_out_channels"]) - 1))
 
 
 def _load(weights: Weights, name: str, dtype: torch.dtype) -> Tensor:
     """Load a tensor; attention's 1x1 convolutions become the linear layers that they are."""
     tensor = weights.load(name, dtype)
-    return tensor[:, :, 0, 0] if ".attn_1." in name and tensor.ndim == 4 else tensor
-
-
-def _count(weights: Weights, pattern: str) -> int:
-    count = 0
-    while pattern.format(count) in weights:
-        count += 1
-    return count
-
-
-def _config(weights: Weights) -> dict[str, Any]:
-    levels = _count(weights, "encoder.down.{}.block.0.conv1.weight")
-    channels = tuple(weights.shape(f"encoder.down.{level}.block.0.conv1.weight")[0] for level in range(levels))
-    return {
-        "block_out_channels": channels,
-        "layers_per_block": _count(weights, "encoder.down.0.block.{}.conv1.weight"),
-        "down_block_types": ("DownEncoderBlock2D",) * levels,
-        "up_block_types": ("UpDecoderBlock2D",) * levels,
-        "latent_channels": weights.shape("decoder.conv_in.weight")[1],
-        "use_quant_conv": "quant_conv.weight" in weights,
-        "use_post_quant_conv": "post_quant_conv.weight" in weights,
-    }
-
-
-def _rename(weights: Weights, name: str) -> str | None:
-    """Map a tensor name of the original layout to diffusers'; None for tensors that are not used."""
-    half, _, rest = name.partition(".")
-    if half in ("quant_conv", "post_quant_conv"):
-        return name
-    if half not in ("encoder", "decoder"):
-        return None
-    for old, new in _RENAMED.items():
-        if rest.startswith(old + "."):
-            inner = rest.removeprefix(old + ".")
-            renamed = _rename_inner(inner, is_attention="attn" in old) if "." in inner else inner
-            return f"{half}.{new}.{renamed}"
-    kind, level, part, *inner_parts = [*rest.split("."), "", "", ""]
-    if kind not in ("down", "up"):
-        return name
-    inner = ".".join(word for word in inner_parts if word)
-    at = int(level) if kind == "down" else _last_level(weights) - int(level)
-    if part == "block":
-        number, _, inner = inner.partition(".")
-        return f"{half}.{kind}_blocks.{at}.resnets.{number}.{_rename_inner(inner, is_attention=False)}"
-    return f"{half}.{kind}_blocks.{at}.{part}rs.0.{inner}"
-
-
-def _rename_inner(inner: str, is_attention: bool) -> str:
-    layer, _, leaf = inner.rpartition(".")
-    if is_attention:
-        return f"{_ATTENTION[layer]}.{leaf}"
-    return inner.replace("nin_shortcut", "conv_shortcut")
-
-
-def _last_level(weights: Weights) -> int:
-    return _count(weights, "encoder.down.{}.block.0.conv1.weight") - 1
+    return tensor[:, :, 0, 0] if ".attentions." in name and tensor.ndim == 4 else tensor

@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from diffusers.models.controlnets.controlnet import ControlNetModel
 
 _PREFIXES = ("control_model.", "")
+_FOREIGN = {
+    "lora_controlnet": "a Control-LoRA",
+    "task_embedding": "a union ControlNet",
+    "control_add_embedding.linear_1.weight": "a union ControlNet",
+}
+"""Tensors that tell relatives of ControlNets apart, which would otherwise load and give wrong pictures."""
 _HINT_LAST = 14
 _POOLED_SUFFIXES = ("_shuffle", "_shuffle_fp16")
 """File names of the ControlNets whose residuals are averaged over the picture; the tensors do not tell."""
@@ -113,6 +119,11 @@ def load_controlnet(root: Weights, device: torch.device) -> ControlNet:
 
 def _find(root: Weights) -> tuple[Weights, dict[str, str]]:
     """Return the ControlNet in the original naming, and the map from there to diffusers' names."""
+    foreign = next((kind for name, kind in _FOREIGN.items() if name in root), None)
+    if foreign is not None:
+        raise ModelFileError(
+            f"{root.path}: is {foreign}, which is not supported (supported: plain ControlNets)"
+        )
     candidates = (
         [with_original_names(root)]
         if has_diffusers_names(root)

@@ -1,12 +1,22 @@
-"""Import the model architectures ahead of time; the zygote does, so that no worker has to.
+"""Import and build what every model needs, ahead of the first model; a process that forks workers imports this.
 
-Elsewhere they are imported where a model is built, which keeps tests and tools that build none quick.
+Importing this module takes some seconds and touches no device, so a forked worker starts warm.
 """
 
 from __future__ import annotations
 
-from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
-from diffusers.models.controlnets.controlnet import ControlNetModel
-from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
+import importlib
 
-ARCHITECTURES = (AutoencoderKL, ControlNetModel, UNet2DConditionModel)
+import comfyserverless.models.modules  # noqa: F401  # first, as it keeps the libraries below off the network
+from comfyserverless.models.text.bpe import clip_tokenizer
+
+LIBRARIES = (
+    "accelerate",
+    "diffusers.models.autoencoders.autoencoder_kl",
+    "diffusers.models.controlnets.controlnet",
+    "diffusers.models.unets.unet_2d_condition",
+)
+
+for _name in LIBRARIES:
+    importlib.import_module(_name)
+clip_tokenizer()

@@ -80,12 +80,6 @@ class Weights:
         tensor = _read_tensor(self.path, info)
         return tensor if dtype is None else tensor.to(dtype)
 
-    def load_all(self, dtype: torch.dtype | None = None) -> dict[str, torch.Tensor]:
-        """Load every tensor (floating ones cast to `dtype` if given)."""
-        return {
-            name: self.load(name, dtype if self.info(name).dtype.is_floating_point else None) for name in self
-        }
-
 
 def open_weights(path: str) -> Weights:
     """Open a model file by its suffix: pickles for .ckpt .pt .pth .bin, else safetensors.

@@ -26,7 +26,7 @@ _WORD_PATTERN = r"'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 def clip_ids(text: str) -> list[int]:
     """Return the token ids of a text, without start and end marks. Lone surrogates are dropped."""
     clean = text.encode("utf-8", "ignore").decode("utf-8")
-    return list(_tokenizer().encode(clean, add_special_tokens=False).ids)
+    return list(clip_tokenizer().encode(clean, add_special_tokens=False).ids)
 
 
 def _byte_letters() -> list[str]:
@@ -42,7 +42,8 @@ def _read_merges() -> list[tuple[str, str]]:
 
 
 @lru_cache(maxsize=1)
-def _tokenizer() -> Tokenizer:
+def clip_tokenizer() -> Tokenizer:
+    """Build the tokenizer, once per process."""
     from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
     letters, merges = _byte_letters(), _read_merges()
