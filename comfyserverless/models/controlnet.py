@@ -113,7 +113,8 @@ def load_controlnet(root: Weights, device: torch.device) -> ControlNet:
     layout = read_layout(weights)
     dtype = compute_dtype(device)
     tensors = {new: weights.load(old, dtype).to(device) for old, new in names.items()}
-    module = build_module(lambda: ControlNetModel(**_config(weights, layout, root.path)), tensors, root.path)
+    config = controlnet_config(weights, layout, root.path)
+    module = build_module(lambda: ControlNetModel(**config), tensors, root.path)
     return ControlNet(module, layout)
 
 
@@ -131,13 +132,14 @@ def _find(root: Weights) -> tuple[Weights, dict[str, str]]:
     )
     for part in candidates:
         if "zero_convs.0.0.weight" in part and "input_hint_block.0.weight" in part:
-            return part, _names(part)
+            return part, controlnet_names(part)
     raise ModelFileError(
         f"{root.path}: is no supported ControlNet (supported: ControlNets of SD1.5, SD2 and SDXL)"
     )
 
 
-def _names(weights: Weights) -> dict[str, str]:
+def controlnet_names(weights: Weights) -> dict[str, str]:
+    """Map each tensor name of a ControlNet in the original layout to its name in diffusers."""
     names = unet_names(read_layout(weights), weights)
     for name in weights:
         root, number, *rest = name.split(".")
@@ -154,7 +156,8 @@ def _hint_name(number: int) -> str:
     return "conv_out" if number == _HINT_LAST else f"blocks.{number // 2 - 1}"
 
 
-def _config(weights: Weights, layout: UnetLayout, path: str) -> dict[str, Any]:
+def controlnet_config(weights: Weights, layout: UnetLayout, path: str) -> dict[str, Any]:
+    """Return the arguments of ControlNetModel; path tells the ones that average their residuals."""
     down = tuple("CrossAttnDownBlock2D" if depth else "DownBlock2D" for depth in layout.level_depths)
     stem = os.path.splitext(os.path.basename(path))[0]
     return {
