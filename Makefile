@@ -19,7 +19,7 @@ SOURCES := pyproject.toml constraints.txt $(shell find native -type f 2>/dev/nul
 STAMP_RUN := $(VENV)/.installed-run
 STAMP_DEV := $(VENV)/.installed-dev
 
-.PHONY: setup run test test-gpu check fmt lint type arch web bench clean
+.PHONY: setup run test check fmt lint type arch web bench clean
 
 setup: $(STAMP_DEV)
 
@@ -28,9 +28,6 @@ run: $(STAMP_RUN)
 
 test: $(STAMP_DEV) web
 	$(TEST_ENV) $(BIN)/python -m pytest $(TESTS)
-
-test-gpu: $(STAMP_DEV)
-	$(BIN)/python -m pytest tests/gpu
 
 check: lint type arch
 	$(MAKE) test
