@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from comfyserverless.core.errors import PromptError
+from comfyserverless.models.autoencoder_attention import ConvolutionalAttention
 from comfyserverless.models.autoencoder_layout import autoencoder_config, find_autoencoder
 from comfyserverless.models.modules import build_module, tensor_bytes
 from comfyserverless.models.weights import Weights
@@ -100,6 +101,7 @@ def load_autoencoder(root: Weights, device: torch.device) -> Autoencoder:
     tensors = {name: _load(weights, name, dtype).to(device) for name in weights}
     config = autoencoder_config(weights)
     module = build_module(lambda: AutoencoderKL(**config), tensors, root.path)
+    module.set_attn_processor(ConvolutionalAttention())
     return Autoencoder(module, downscale_px=2 ** (len(config["block_out_channels"]) - 1))
 
 
