@@ -15,8 +15,18 @@ from torch import Tensor, nn
 class ConvolutionalAttention:
     """Attend over all pixels with one head; an attention processor for diffusers' AutoencoderKL."""
 
-    def __call__(self, attn: Any, hidden_states: Tensor, *_: Any, **__: Any) -> Tensor:
-        """Return hidden_states [B, C, H, W] plus what attention adds; the input is unchanged."""
+    def __call__(
+        self,
+        attn: Any,
+        hidden_states: Tensor,
+        encoder_hidden_states: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        temb: Tensor | None = None,
+    ) -> Tensor:
+        """Return hidden_states [B, C, H, W] plus what attention adds; the input is unchanged.
+
+        The other arguments are diffusers' calling convention; an autoencoder gives none that acts.
+        """
         x = attn.group_norm(hidden_states)
         query, key, value = (_flatten(_convolve(layer, x)) for layer in (attn.to_q, attn.to_k, attn.to_v))
         mixed = F.scaled_dot_product_attention(query, key, value)
