@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from comfyserverless.control.dispatch import Call, Dispatcher
+from comfyserverless.control.dispatch import Call, Dispatcher, Observer
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.keys import cost_key, weight_keys
 from comfyserverless.control.saving import Publisher, destination
@@ -114,8 +114,7 @@ class NodeContext:
         self._emitted.append(spec.id)
         self._unfinished += 1
         self._idle.clear()
-        observer = self._observe(spec.id, progress)
-        self._services.dispatcher.submit(Call(spec, inputs, observer))
+        self._services.dispatcher.submit(Call(spec, inputs, self._observe(progress)))
         return Emitted(spec.id)
 
     def staging_stem(self) -> str:
@@ -163,25 +162,17 @@ class NodeContext:
         """Give back the pins that emitting took; the node result's own pins are taken before."""
         self._services.dispatcher.unpin(self._emitted, self._hidden.unique_id)
 
-    def _observe(
-        self, invocation: InvocationId, progress: StepProgress | None
-    ) -> Callable[[WorkerError | None], None]:
-        def observe(error: WorkerError | None) -> None:
+    def _observe(self, progress: StepProgress | None) -> Observer:
+        def observe(outputs: Mapping[str, Value], error: WorkerError | None) -> None:
             self._unfinished -= 1
             if error is not None and not self._failed.done():
                 self._failed.set_result(error)
             if error is None and progress is not None:
-                self._on_step(progress, self._preview(invocation))
+                self._on_step(progress, outputs.get(PREVIEW_PORT))
             if self._unfinished == 0 or self._failed.done():
                 self._idle.set()
 
         return observe
-
-    def _preview(self, invocation: InvocationId) -> bytes | None:
-        if self._identity.preview_method == "none":
-            return None
-        value = self._services.dispatcher.peek(Output(invocation, PREVIEW_PORT))
-        return value if isinstance(value, bytes) else None
 
 
 def _producers(values: Iterable[Value]) -> tuple[InvocationId, ...]:

@@ -31,8 +31,8 @@ LOST_TENSOR = "LostTensor"
 
 _LOSS_GRACE_S = 0.5
 
-Observer = Callable[[WorkerError | None], None]
-"""Told once per invocation, when it first finishes (None) or fails."""
+Observer = Callable[[Mapping[str, Value], WorkerError | None], None]
+"""Told once per invocation, when it first finishes (its outputs, None) or fails (no outputs, why)."""
 
 
 @dataclass(slots=True)
@@ -88,10 +88,6 @@ class Dispatcher:
             await waiter
         return self._results.value(output)
 
-    def peek(self, output: Output) -> Value:
-        """Return what an output stands for if its result is here now, else None."""
-        return self._results.value(output) if output.invocation in self._results else None
-
     def pin(self, invocations: Collection[InvocationId], cause: str) -> None:
         """Hold results for somebody outside, until unpinned as often."""
         if invocations:
@@ -133,7 +129,7 @@ class Dispatcher:
                 message.invocation, worker, message.timing, holders, self._clock(), message.invocation
             )
         )
-        self._report(message.invocation, call, None)
+        self._report(message.invocation, call, outputs, None)
 
     def failed(self, worker: WorkerId, message: wire.InvocationFailed) -> None:
         """Take note that a function raised; the scheduling state decides whether that is final."""
@@ -239,7 +235,7 @@ class Dispatcher:
             if call is failed or self._state.has_failed(call.spec.id):
                 if call.spec.id in self._calls:
                     self._failures[call.spec.id] = error
-                self._report(call.spec.id, call, error)
+                self._report(call.spec.id, call, {}, error)
 
     def _forget(self, invocation: InvocationId) -> None:
         self._calls.pop(invocation, None)
@@ -250,13 +246,16 @@ class Dispatcher:
     def _settle(self, worker: WorkerId, invocation: InvocationId) -> None:
         self._running.get(worker, {}).pop(invocation, None)
 
-    def _report(self, invocation: InvocationId, call: Call, error: WorkerError | None) -> None:
+    def _report(
+        self, invocation: InvocationId, call: Call, outputs: Mapping[str, Value], error: WorkerError | None
+    ) -> None:
+        """Wake who waits and tell the observer, after the messages that are queued for workers went out."""
         for waiter in self._waiters.pop(invocation, ()):
             if not waiter.done():
                 waiter.set_result(None)
         if call.observer is not None:
             observer, call.observer = call.observer, None
-            observer(error)
+            asyncio.get_running_loop().call_soon(observer, outputs, error)
 
     def _free(self, freed: Freed) -> None:
         for worker, tensors in freed.items():

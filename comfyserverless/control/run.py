@@ -273,6 +273,8 @@ class Run:
 
     def _on_step(self, node: NodeId, step: StepProgress, preview: bytes | None) -> None:
         run = self._nodes[node]
+        if self.record.ended_ms is not None:
+            return  # a step that was on its way when the run was interrupted
         if run.turn.is_set():
             self._report_step(node, step, preview)
         else:

@@ -50,7 +50,7 @@ class Bench:
             cost_key="f",
             needs=tuple(needs),
         )
-        self.dispatcher.submit(Call(spec, inputs, lambda error: self.outcomes.update({name: error})))
+        self.dispatcher.submit(Call(spec, inputs, lambda _, error: self.outcomes.update({name: error})))
         return Output(spec.id, "out")
 
     def started(self) -> list[str]:
@@ -90,6 +90,7 @@ async def test_inputs_are_resolved_when_the_invocation_starts() -> None:
     inputs = bench.inputs_of("b")
     assert inputs["x"].id == "t-a"
     assert inputs["y"] == [2, {"z": inputs["x"]}]
+    await asyncio.sleep(0)
     assert bench.outcomes == {"a": None}
 
 
@@ -132,6 +133,7 @@ async def test_lost_worker_runs_again_only_what_is_still_needed() -> None:
         bench.finish(name, W1, f"again-{name}")
     assert bench.started() == ["a", "b", "c", "a", "b", "c"]
     assert bench.inputs_of("c")["x"].id == "again-b"
+    await asyncio.sleep(0)
     assert bench.outcomes == {"a": None, "b": None, "c": None}
 
 
@@ -143,7 +145,9 @@ async def test_dependents_hear_of_a_producer_that_fails_when_it_is_made_again() 
     bench.dispatcher.worker_lost(W0)
     bench.dispatcher.worker_joined(W1, {"gpu": 1})
     bench.fail("a", W1)
+    await asyncio.sleep(0)
     assert bench.outcomes["a"] is None
+    await asyncio.sleep(0)
     assert isinstance(bench.outcomes["b"], WorkerError)
 
 
@@ -166,6 +170,7 @@ async def test_failure_for_want_of_an_input_waits_for_the_loss_that_caused_it() 
     bench.finish("a", W1, "again-a")
     bench.finish("b", W1)
     assert bench.started()[3:] == ["c", "a", "b"]
+    await asyncio.sleep(0)
     assert bench.outcomes == {"a": None, "b": None, "c": None}
 
 
@@ -179,6 +184,7 @@ async def test_poison_call_is_given_up_after_three_lost_workers() -> None:
     assert bench.started() == ["a", "a", "a"]
     with pytest.raises(WorkerError, match="3 times"):
         await bench.dispatcher.value(output)
+    await asyncio.sleep(0)
     assert isinstance(bench.outcomes["a"], WorkerError)
 
 
