@@ -40,7 +40,7 @@ class Call:
     """What must be known to run an invocation, again if need be."""
 
     spec: InvocationSpec
-    inputs: Mapping[str, Value]
+    inputs: dict[str, Value]
     observer: Observer | None
 
 
@@ -211,9 +211,19 @@ class Dispatcher:
 
     def _start(self, start: instructions.StartInvocation) -> None:
         call = self._calls[start.invocation]
-        inputs = values.encode({name: self._results.resolve(value) for name, value in call.inputs.items()})
         self._running[start.worker][start.invocation] = None
+        try:
+            inputs = values.encode(self._results.resolve(call.inputs))
+        except (TypeError, ValueError, OverflowError) as exc:
+            self._refuse(start, exc)
+            return
         self._send(start.worker, wire.RunInvocation(start.invocation, call.spec.function, start.lane, inputs))
+
+    def _refuse(self, start: instructions.StartInvocation, error: Exception) -> None:
+        """Fail an invocation whose inputs have no wire form, as if its worker had answered so."""
+        message = f"an input cannot be sent to a worker: {error}"
+        answer = wire.InvocationFailed(start.invocation, type(error).__name__, message, (), wire.Timing())
+        asyncio.get_running_loop().call_soon(self.failed, start.worker, answer)
 
     def _abandon(self, abandon: instructions.AbandonInvocation) -> None:
         call = self._calls[abandon.invocation]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from comfyserverless.core.ids import InvocationId, TensorId, WorkerId
-from comfyserverless.core.values import Output, TensorRef, Value, select, tensor_refs, transform
+from comfyserverless.core.values import Output, TensorRef, Value, replace_outputs, select, tensor_refs
 
 Freed = dict[WorkerId, list[TensorId]]
 
@@ -18,8 +18,8 @@ class ResultTable:
     """Own the value trees of results."""
 
     def __init__(self) -> None:
-        #: all and only invocations whose result is materialised now.
-        self._results: dict[InvocationId, Mapping[str, Value]] = {}
+        #: all and only invocations whose result is materialised now, with the tensors it mentions.
+        self._results: dict[InvocationId, tuple[Mapping[str, Value], list[TensorRef]]] = {}
         #: tensor -> mentions over all results above, never 0.
         self._mentions: dict[TensorId, int] = {}
 
@@ -35,9 +35,10 @@ class ResultTable:
 
     def put(self, invocation: InvocationId, outputs: Mapping[str, Value]) -> tuple[WorkerId, ...]:
         """Store a result; returns the workers that hold its tensors, in first-mention order."""
-        self._results[invocation] = outputs
+        refs = tensor_refs(outputs)
+        self._results[invocation] = (outputs, refs)
         holders: dict[WorkerId, None] = {}
-        for ref in tensor_refs(dict(outputs)):
+        for ref in refs:
             self._mentions[ref.id] = self._mentions.get(ref.id, 0) + 1
             holders[ref.worker] = None
         return tuple(holders)
@@ -45,7 +46,7 @@ class ResultTable:
     def drop(self, invocation: InvocationId) -> Freed:
         """Forget a result if it is there; returns the tensors that nothing mentions any more, by owner."""
         freed: Freed = {}
-        for ref in tensor_refs(dict(self._results.pop(invocation, {}))):
+        for ref in self._results.pop(invocation, ({}, []))[1]:
             left = self._mentions[ref.id] - 1
             if left:
                 self._mentions[ref.id] = left
@@ -56,16 +57,15 @@ class ResultTable:
 
     def value(self, output: Output) -> Value:
         """Return what an output stands for. Raises KeyError if its invocation has no result now."""
-        return select(self._results[output.invocation][output.port], output.path)
+        return select(self._results[output.invocation][0][output.port], output.path)
 
     def resolve(self, value: Value) -> Value:
         """Replace every Output in a value tree by its value. Raises KeyError as `value` does."""
-        return transform(value, lambda leaf: self.value(leaf) if type(leaf) is Output else leaf)
+        return replace_outputs(value, self.value)
 
     def mentions_worker(self, invocation: InvocationId, worker: WorkerId) -> bool:
         """Tell whether a result mentions tensors in this worker's arena."""
-        outputs = self._results.get(invocation, {})
-        return any(ref.worker == worker for ref in tensor_refs(dict(outputs)))
+        return any(ref.worker == worker for ref in self._results.get(invocation, ({}, []))[1])
 
 
 def unused(refs: list[TensorRef]) -> Freed:

@@ -97,6 +97,7 @@ class ControlNetRef(msgspec.Struct, frozen=True, tag="controlnet"):
 
 Handle = Union[TensorRef, FileRef, LoraRef, Patch, ModelRef, ClipRef, VaeRef, ControlNetRef]  # noqa: UP007
 HANDLE_TYPES = (TensorRef, FileRef, LoraRef, Patch, ModelRef, ClipRef, VaeRef, ControlNetRef)
+_LITERALS = frozenset({type(None), bool, int, float, str, bytes})
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -134,12 +135,46 @@ def transform(value: Value, leaf: Callable[[Value], Value]) -> Value:
 
 def tensor_refs(value: Value) -> list[TensorRef]:
     """List the tensors that a value tree holds, in tree order, repeats included."""
-    return [leaf for leaf in walk(value) if type(leaf) is TensorRef]
+    found: list[TensorRef] = []
+    _collect(value, TensorRef, found)
+    return found
 
 
 def outputs_in(value: Value) -> list[Output]:
     """List the symbols of unfinished work that a value tree holds, in tree order."""
-    return [leaf for leaf in walk(value) if type(leaf) is Output]
+    found: list[Output] = []
+    _collect(value, Output, found)
+    return found
+
+
+def replace_outputs(value: Value, resolve: Callable[[Output], Value]) -> Value:
+    """Rebuild a value tree with every Output replaced; the input is unchanged, literals are shared."""
+    kind = type(value)
+    if kind in _LITERALS:
+        return value
+    if kind is list:
+        return [item if type(item) in _LITERALS else replace_outputs(item, resolve) for item in value]
+    if kind is dict:
+        return {
+            key: item if type(item) in _LITERALS else replace_outputs(item, resolve)
+            for key, item in value.items()
+        }
+    return resolve(value) if kind is Output else value
+
+
+def _collect(value: Value, wanted: type, found: list[Any]) -> None:
+    """Append the leaves of one type; the plain loop matters, since this runs several times a step."""
+    kind = type(value)
+    if kind is wanted:
+        found.append(value)
+    elif kind is list:
+        for item in value:
+            if type(item) not in _LITERALS:
+                _collect(item, wanted, found)
+    elif kind is dict:
+        for item in value.values():
+            if type(item) not in _LITERALS:
+                _collect(item, wanted, found)
 
 
 def select(value: Value, path: tuple[str | int, ...]) -> Value:
@@ -154,12 +189,19 @@ _handle_encoder = msgspec.msgpack.Encoder()
 _handle_decoder = msgspec.msgpack.Decoder(Handle)
 
 
-def _pack_leaf(leaf: Value) -> Value:
-    if isinstance(leaf, HANDLE_TYPES):
-        return msgspec.msgpack.Ext(_EXT_HANDLE, _handle_encoder.encode(leaf))
-    if isinstance(leaf, Output):
-        raise TypeError(f"{leaf} is a symbol of the control tower and has no wire form")
-    return leaf
+def _pack(value: Value) -> Value:
+    kind = type(value)
+    if kind in _LITERALS:
+        return value
+    if kind is list or kind is tuple:
+        return [item if type(item) in _LITERALS else _pack(item) for item in value]
+    if kind is dict:
+        return {key: item if type(item) in _LITERALS else _pack(item) for key, item in value.items()}
+    if kind in HANDLE_TYPES:
+        return msgspec.msgpack.Ext(_EXT_HANDLE, _handle_encoder.encode(value))
+    if kind is Output:
+        raise TypeError(f"{value} is a symbol of the control tower and has no wire form")
+    raise TypeError(f"a {kind.__module__}.{kind.__qualname__} is no value")
 
 
 def _unpack_ext(code: int, data: memoryview) -> Handle:
@@ -173,8 +215,12 @@ _tree_decoder = msgspec.msgpack.Decoder(ext_hook=_unpack_ext)
 
 
 def encode(value: Value) -> bytes:
-    """Encode a value tree for the wire. Raises TypeError for an Output or a type outside the tree."""
-    return _tree_encoder.encode(transform(value, _pack_leaf))
+    """Encode a value tree for the wire, tuples as lists.
+
+    Raises TypeError for an Output or a type outside the tree, ValueError for text that is not Unicode (lone
+    surrogates), OverflowError for integers beyond 64 bits.
+    """
+    return _tree_encoder.encode(_pack(value))
 
 
 def decode(data: bytes | memoryview) -> Value:

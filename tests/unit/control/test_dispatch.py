@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 
 import pytest
 
@@ -56,9 +55,9 @@ class Bench:
     def started(self) -> list[str]:
         return [m.invocation for _, m in self.sent if isinstance(m, wire.RunInvocation)]
 
-    def inputs_of(self, name: str) -> Mapping[str, Value]:
+    def inputs_of(self, name: str) -> dict[str, Value]:
         runs = [m for _, m in self.sent if isinstance(m, wire.RunInvocation) and m.invocation == name]
-        decoded: Mapping[str, Value] = values.decode(runs[-1].inputs)
+        decoded: dict[str, Value] = values.decode(runs[-1].inputs)
         return decoded
 
     def freed(self) -> list[str]:
@@ -115,6 +114,17 @@ async def test_failure_reaches_the_waiter_with_type_and_traceback() -> None:
     assert (caught.value.exception_type, caught.value.traceback) == ("ValueError", ("frame",))
     with pytest.raises(WorkerError):
         await bench.dispatcher.value(output)
+
+
+@pytest.mark.parametrize("value", ["lone \ud800 surrogate", 2**70, {1, 2}])
+async def test_input_without_a_wire_form_fails_its_call_and_frees_the_lane(value: object) -> None:
+    bench = Bench(W0)
+    bench.submit("a", x=value)
+    bench.submit("b")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert isinstance(bench.outcomes["a"], WorkerError)
+    assert bench.started() == ["b"]
 
 
 async def test_lost_worker_runs_again_only_what_is_still_needed() -> None:
