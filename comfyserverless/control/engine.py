@@ -9,12 +9,11 @@ from collections.abc import Callable, Hashable, Sequence
 
 from comfyserverless.control.cache import CachedNode, NodeCache
 from comfyserverless.control.context import RunServices
+from comfyserverless.control.describing import now_ms
 from comfyserverless.control.files import FolderPaths
-from comfyserverless.control.pool import WorkerPool
 from comfyserverless.control.queue import PromptQueue
-from comfyserverless.control.run import Run, now_ms
+from comfyserverless.control.run import Run
 from comfyserverless.control.saving import Publisher, remove_staged
-from comfyserverless.control.scratch import Scratch, shared_folder
 from comfyserverless.control.views import (
     Notice,
     QueueChanged,
@@ -24,6 +23,8 @@ from comfyserverless.control.views import (
     SubmitResult,
     WorkerView,
 )
+from comfyserverless.control.workers.pool import WorkerPool
+from comfyserverless.control.workers.scratch import Scratch, shared_folder
 from comfyserverless.core.config import EngineConfig
 from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId, WorkerId
 from comfyserverless.graph.plan import Plan

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import time
-import traceback
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 from comfyserverless.control.cache import CachedNode, NodeCache
 from comfyserverless.control.context import NodeContext, RunIdentity, RunServices
+from comfyserverless.control.describing import frames, mentions, now_ms, shown_files, shown_inputs, type_name
+from comfyserverless.control.node_run import NodeRun
 from comfyserverless.control.views import (
     NodeExecuted,
     NodeFinished,
@@ -33,9 +32,9 @@ from comfyserverless.control.views import (
     RunStatus,
     RunSucceeded,
 )
-from comfyserverless.core.errors import ComfyServerlessError, WorkerError
-from comfyserverless.core.ids import InvocationId, NodeId
-from comfyserverless.core.values import Value, outputs_in
+from comfyserverless.core.errors import ComfyServerlessError
+from comfyserverless.core.ids import NodeId
+from comfyserverless.core.values import Value
 from comfyserverless.graph.frontier import Frontier
 from comfyserverless.graph.lowering import HiddenInputs, NodeResult, StepProgress
 from comfyserverless.graph.plan import Link, Plan, PlanNode
@@ -58,35 +57,6 @@ class _NodeError(Exception):
         self.node = node
 
 
-class _NodeRun:
-    """One node on its way: its lowering task, its context, and the steps seen before its turn."""
-
-    def __init__(self, node: PlanNode, context: NodeContext) -> None:
-        self.node = node
-        self.context = context
-        self.turn = asyncio.Event()
-        self.task: asyncio.Task[NodeResult] | None = None
-        self.early_steps: list[tuple[StepProgress, bytes | None]] = []
-        #: what the node's result mentions, pinned once by the run.
-        self.held: tuple[InvocationId, ...] = ()
-
-    async def completed(self) -> NodeResult:
-        """Wait for the lowering and for everything it emitted. Raises the node's failure."""
-        assert self.task is not None
-        # the first failure of an emitted invocation ends the node even while its lowering waits
-        finishing: asyncio.Future[Any] = asyncio.ensure_future(self.context.failed())
-        try:
-            either: set[asyncio.Future[Any]] = {self.task, finishing}
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not self.task.done():
-                finishing.result()
-            result = self.task.result()
-            await self.context.finished()
-            return result
-        finally:
-            finishing.cancel()
-
-
 class Run:
     """Own one prompt's execution. notify: where events go; the record is this run's to change."""
 
@@ -105,7 +75,7 @@ class Run:
         self._cache = cache
         self._notify = notify
         self._interrupted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._nodes: dict[NodeId, _NodeRun] = {}
+        self._nodes: dict[NodeId, NodeRun] = {}
         self._cached: dict[NodeId, CachedNode] = {}
         #: signature -> the node of this run that computes it.
         self._first: dict[Hashable, NodeId] = {}
@@ -184,10 +154,10 @@ class Run:
         context = NodeContext(
             self._services, identity, hidden, lambda step, preview: self._on_step(node.id, step, preview)
         )
-        run = self._nodes[node.id] = _NodeRun(node, context)
+        run = self._nodes[node.id] = NodeRun(node, context)
         run.task = asyncio.create_task(self._lower(run))
 
-    async def _lower(self, run: _NodeRun) -> NodeResult:
+    async def _lower(self, run: NodeRun) -> NodeResult:
         declared = {spec.name for spec in run.node.declaration.inputs}
         inputs: dict[str, Value] = {}
         for name, source in run.node.inputs.items():
@@ -201,7 +171,7 @@ class Run:
             await run.turn.wait()
         try:
             result = await run.node.declaration.lower(run.context, inputs)
-            run.held = _mentions(result)
+            run.held = mentions(result)
             self._services.dispatcher.pin(run.held, run.node.id)
         finally:
             run.context.release()
@@ -235,7 +205,7 @@ class Run:
         self._keep(run, result)
         self._notify(NodeFinished(*self._identity(), node))
 
-    async def _completed(self, run: _NodeRun) -> NodeResult:
+    async def _completed(self, run: NodeRun) -> NodeResult:
         """Wait for a node or the interrupt. Raises _InterruptedError or _NodeError."""
         waiter = asyncio.ensure_future(run.completed())
         either: set[asyncio.Future[Any]] = {waiter, self._interrupted}
@@ -262,11 +232,11 @@ class Run:
         self.record.outputs[node] = ui
         self._notify(NodeExecuted(*self._identity(), node, ui))
 
-    def _keep(self, run: _NodeRun, result: NodeResult) -> None:
+    def _keep(self, run: NodeRun, result: NodeResult) -> None:
         """Put a finished node into the cache, with a pin of the cache's own."""
         dispatcher = self._services.dispatcher
         dispatcher.pin(run.held, run.node.id)
-        files = tuple(_shown_files(self._services, result))
+        files = tuple(shown_files(self._services.files, result))
         entry = CachedNode(result, run.held, files)
         for out in self._cache.put(self.signatures[run.node.id], entry):
             dispatcher.unpin(out.invocations, run.node.id)
@@ -301,19 +271,17 @@ class Run:
         cause = error.__cause__
         assert cause is not None
         node = self.plan.nodes[error.node]
-        known = isinstance(cause, ComfyServerlessError)
-        if not known:
+        if not isinstance(cause, ComfyServerlessError):
             log.error("prompt %s, node %s failed", self.record.prompt_id, node.id, exc_info=cause)
-        frames = cause.traceback if isinstance(cause, WorkerError) else _frames(cause, known)
         event = RunFailed(
             *self._identity(),
             node=node.id,
             node_type=node.declaration.name,
             executed=tuple(self._executed),
             exception_message=f"{cause}\n",
-            exception_type=_type_name(cause),
-            traceback=frames,
-            current_inputs=_shown_inputs(node),
+            exception_type=type_name(cause),
+            traceback=frames(cause),
+            current_inputs=shown_inputs(node),
             current_outputs=tuple(dict.fromkeys([*self._cached, *self._executed])),
             at_ms=now_ms(),
         )
@@ -346,43 +314,3 @@ class Run:
         if wanted in (None, "default"):
             wanted = self._services.preview_method
         return "none" if wanted == "none" else "latent2rgb"
-
-
-def now_ms() -> int:
-    """Return the Unix time in milliseconds."""
-    return time.time_ns() // 1_000_000
-
-
-def _mentions(result: NodeResult) -> tuple[InvocationId, ...]:
-    found = (output.invocation for value in result.outputs for output in outputs_in(value))
-    return tuple(dict.fromkeys(found))
-
-
-def _shown_files(services: RunServices, result: NodeResult) -> list[str]:
-    """List the paths of the files that a result's ui shows."""
-    items = [item for items in (result.ui or {}).values() for item in items if isinstance(item, dict)]
-    return [
-        os.path.join(services.files.base(item["type"]), item["subfolder"], item["filename"])
-        for item in items
-        if "filename" in item
-    ]
-
-
-def _shown_inputs(node: PlanNode) -> dict[str, list[Any]]:
-    """Format inputs as ComfyUI's error report shows them: literals as they are, links by their source."""
-    return {
-        name: [f"output {source.slot} of node {source.source}" if isinstance(source, Link) else source.value]
-        for name, source in node.inputs.items()
-    }
-
-
-def _type_name(error: BaseException) -> str:
-    if isinstance(error, WorkerError):
-        return error.exception_type
-    kind = type(error)
-    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-
-
-def _frames(error: BaseException, is_known: bool) -> tuple[str, ...]:
-    """Format the frames of an unexpected error; one of our own speaks for itself."""
-    return () if is_known else tuple(traceback.format_tb(error.__traceback__))

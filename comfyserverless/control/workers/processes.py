@@ -20,7 +20,7 @@ from pathlib import Path
 
 import msgspec
 
-from comfyserverless.control.scratch import Scratch
+from comfyserverless.control.workers.scratch import Scratch
 from comfyserverless.core.config import WorkerConfig
 from comfyserverless.core.ids import WorkerId
 from comfyserverless.core.zygote import (

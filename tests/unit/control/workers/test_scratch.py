@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from comfyserverless.control.scratch import Scratch, remove_stale
+from comfyserverless.control.workers.scratch import Scratch, remove_stale
 
 
 def test_close_leaves_nothing(tmp_path: Path) -> None:

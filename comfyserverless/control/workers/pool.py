@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from comfyserverless.control.dispatch import Dispatcher
-from comfyserverless.control.links import LinkServer
-from comfyserverless.control.processes import Slot, WorkerProcesses
-from comfyserverless.control.scratch import Scratch
 from comfyserverless.control.views import WorkerView
+from comfyserverless.control.workers.links import LinkServer
+from comfyserverless.control.workers.processes import Slot, WorkerProcesses
+from comfyserverless.control.workers.scratch import Scratch
 from comfyserverless.core import messages as wire
 from comfyserverless.core.config import WorkerConfig
 from comfyserverless.core.errors import InvariantError
