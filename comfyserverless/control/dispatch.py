@@ -16,7 +16,7 @@ from typing import assert_never
 from comfyserverless.control.results import Freed, ResultTable, unused
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
-from comfyserverless.core.errors import WorkerError
+from comfyserverless.core.errors import CapacityError, WorkerError
 from comfyserverless.core.ids import InvocationId, PromptId, WorkerId
 from comfyserverless.core.modelfn import Lane
 from comfyserverless.core.values import Output, Value
@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 
 LOST_TENSOR = "LostTensor"
 """The exception type a worker reports when an input's arena is gone."""
+
+NO_ROOM = f"{CapacityError.__module__}.{CapacityError.__qualname__}"
+"""The exception type a worker reports when its arena is full."""
 
 _LOSS_GRACE_S = 0.5
 
@@ -45,17 +48,23 @@ class Call:
 
 
 class Dispatcher:
-    """Drive the scheduling state. send: deliver a message to a worker's link; clock: monotonic seconds."""
+    """Drive the scheduling state.
+
+    send: deliver a message to a worker's link; clock: monotonic seconds; make_room: let go of results in a
+    worker's full arena that only wait to be used again, False if there are none.
+    """
 
     def __init__(
         self,
         config: SchedulingConfig,
         send: Callable[[WorkerId, wire.ToWorker], None],
         clock: Callable[[], float],
+        make_room: Callable[[WorkerId], bool],
     ) -> None:
         self._state = SchedulingState(config)
         self._send = send
         self._clock = clock
+        self._make_room = make_room
         self._results = ResultTable()
         #: all and only invocations that the scheduling state has not told us to forget.
         self._calls: dict[InvocationId, Call] = {}
@@ -144,9 +153,10 @@ class Dispatcher:
         if call is None:
             return
         error = WorkerError(message.message, message.exception_type, message.traceback)
+        has_room_now = message.exception_type == NO_ROOM and self._make_room(worker)
         self._handle(
             events.InvocationFailed(
-                message.invocation, worker, message.timing, self._clock(), message.invocation
+                message.invocation, worker, message.timing, self._clock(), message.invocation, has_room_now
             )
         )
         if self._state.has_failed(message.invocation):
@@ -228,7 +238,9 @@ class Dispatcher:
     def _abandon(self, abandon: instructions.AbandonInvocation) -> None:
         call = self._calls[abandon.invocation]
         error = WorkerError(
-            f"{call.spec.function} was given up: its worker was lost {abandon.attempts} times while it ran",
+            f"{call.spec.function} was given up: its worker was lost {abandon.attempts} times while it ran"
+            if abandon.attempts
+            else f"{call.spec.function} was given up: a result it needs was lost and could not be made again",
             "WorkerLostError",
         )
         log.error("invocation %s of prompt %s: %s", abandon.invocation, call.spec.run, error)

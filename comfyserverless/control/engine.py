@@ -55,7 +55,7 @@ class Engine:
         NodeCache(config.cache, config.cache_lru_entries)  # a bad mode is an error at start, not at first use
         self._scratch = Scratch(shared_folder())
         scheduling = SchedulingConfig(slack_s=config.slack_s, max_attempts=config.max_attempts)
-        self._pool = WorkerPool(config.worker, scheduling, self._scratch, self._before_worker_loss)
+        self._pool = WorkerPool(config.worker, scheduling, self._scratch, self._let_go_of_cached)
         self._services = RunServices(
             dispatcher=self._pool.dispatcher,
             files=files,
@@ -241,11 +241,17 @@ class Engine:
             for cache in self._caches.values():
                 self._unpin(cache.clear())
 
-    def _before_worker_loss(self, worker: WorkerId) -> None:
-        """Let go of cached results in the worker's arena: only what runs still use is worth rebuilding."""
+    def _let_go_of_cached(self, worker: WorkerId) -> bool:
+        """Drop cached results in a worker's arena: it is lost, or full. False if there were none.
+
+        Results that runs use as well stay: those are worth rebuilding, and worth their space.
+        """
+        dropped = []
         for cache in self._caches.values():
-            gone = self._pool.dispatcher.on_worker(cache.invocations(), worker)
-            self._unpin(cache.discard(gone))
+            there = self._pool.dispatcher.on_worker(cache.invocations(), worker)
+            dropped += cache.discard(there)
+        self._unpin(dropped)
+        return bool(dropped)
 
     def _unpin(self, entries: Sequence[CachedNode]) -> None:
         for entry in entries:

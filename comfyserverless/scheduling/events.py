@@ -72,13 +72,17 @@ class InvocationFinished:
 
 @dataclass(frozen=True, slots=True)
 class InvocationFailed:
-    """The function raised on the worker: a property of the call, so it is not tried again."""
+    """The function raised on the worker: a property of the call, so it is not tried again.
+
+    has_room_now: it failed for want of arena space, and space was made since: then it is tried again.
+    """
 
     invocation: InvocationId
     worker: WorkerId
     timing: Timing
     at_s: float
     cause: str
+    has_room_now: bool = False
 
 
 @dataclass(frozen=True, slots=True)

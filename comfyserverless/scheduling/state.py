@@ -190,14 +190,14 @@ class SchedulingState:
         self._lineage.review((record, *record.inputs), turn)
 
     def _on_invocation_failed(self, event: InvocationFailed, turn: Turn) -> None:
-        """Fail the invocation and its dependents; run it again if an input was lost while it ran."""
+        """Fail the invocation and its dependents; run it again if an input was lost, or room was made."""
         found = self._leave_lane(event)
         if found is None:
             return
         record, _ = found
         if record.phase == "cancelling":
             self._end_cancelled(record, turn)
-        elif record.has_lost_inputs:
+        elif record.has_lost_inputs or event.has_room_now:
             self._lineage.retry(record, turn)
         else:
             self._lineage.fail(record, turn, told=record.run)

@@ -40,20 +40,23 @@ class _Joined:
 
 
 class WorkerPool:
-    """Own the workers of one server. before_loss: told a worker before its loss is handled."""
+    """Own the workers of one server.
+
+    let_go: drop results in a worker's arena that only wait to be used again; False if there are none.
+    """
 
     def __init__(
         self,
         config: WorkerConfig,
         scheduling: SchedulingConfig,
         scratch: Scratch,
-        before_loss: Callable[[WorkerId], None],
+        let_go: Callable[[WorkerId], bool],
     ) -> None:
         self._socket = scratch.folder / "link.sock"
         self._links = LinkServer(self)
-        self.dispatcher = Dispatcher(scheduling, self._links.send, time.monotonic)
+        self.dispatcher = Dispatcher(scheduling, self._links.send, time.monotonic, let_go)
         self._processes = WorkerProcesses(config, f"unix:{self._socket}", scratch, self.lost)
-        self._before_loss = before_loss
+        self._let_go = let_go
         #: all and only workers with a live link.
         self._joined: dict[WorkerId, _Joined] = {}
         self._watch: asyncio.Task[None] | None = None
@@ -124,7 +127,7 @@ class WorkerPool:
         """Take back what a worker had, once."""
         if self._joined.pop(worker, None) is not None:
             log.log(logging.DEBUG if self._is_stopping else logging.WARNING, "worker %s is lost", worker)
-            self._before_loss(worker)
+            self._let_go(worker)
             self.dispatcher.worker_lost(worker)
             self._processes.kill(worker)
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from comfyserverless.control.dispatch import LOST_TENSOR, Call, Dispatcher
+from comfyserverless.control.dispatch import LOST_TENSOR, NO_ROOM, Call, Dispatcher
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
 from comfyserverless.core.errors import WorkerError
@@ -25,8 +25,12 @@ class Bench:
     def __init__(self, *workers: WorkerId) -> None:
         self.sent: list[tuple[WorkerId, wire.ToWorker]] = []
         self.outcomes: dict[str, WorkerError | None] = {}
+        #: what asking for room will answer, last first.
+        self.rooms: list[bool] = []
         self._now_s = 0.0
-        self.dispatcher = Dispatcher(SchedulingConfig(slack_s=1.0), self._send, self._clock)
+        self.dispatcher = Dispatcher(
+            SchedulingConfig(slack_s=1.0), self._send, self._clock, lambda _: self.rooms.pop()
+        )
         for worker in workers:
             self.dispatcher.worker_joined(worker, {"gpu": 1})
 
@@ -70,8 +74,8 @@ class Bench:
             worker, wire.InvocationDone(InvocationId(name), outputs, wire.Timing(compute_s=0.1))
         )
 
-    def fail(self, name: str, worker: WorkerId = W0) -> None:
-        message = wire.InvocationFailed(InvocationId(name), "ValueError", "bad", ("frame",), wire.Timing())
+    def fail(self, name: str, worker: WorkerId = W0, kind: str = "ValueError") -> None:
+        message = wire.InvocationFailed(InvocationId(name), kind, "bad", ("frame",), wire.Timing())
         self.dispatcher.failed(worker, message)
 
     def close(self, *names: str) -> None:
@@ -182,6 +186,18 @@ async def test_failure_for_want_of_an_input_waits_for_the_loss_that_caused_it() 
     assert bench.started()[3:] == ["c", "a", "b"]
     await asyncio.sleep(0)
     assert bench.outcomes == {"a": None, "b": None, "c": None}
+
+
+async def test_call_that_found_no_room_runs_again_as_long_as_room_can_be_made() -> None:
+    bench = Bench(W0)
+    bench.submit("a")
+    bench.rooms = [False, True]
+    bench.fail("a", kind=NO_ROOM)
+    assert bench.started() == ["a", "a"]
+    bench.fail("a", kind=NO_ROOM)
+    await asyncio.sleep(0)
+    assert isinstance(bench.outcomes["a"], WorkerError)
+    assert bench.started() == ["a", "a"]
 
 
 async def test_poison_call_is_given_up_after_three_lost_workers() -> None:
