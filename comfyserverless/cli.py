@@ -16,6 +16,11 @@ from comfyserverless.core.errors import ConfigError
 
 _MIB = 1 << 20
 _EVERY_ADDRESS = "0.0.0.0,::"
+_MAX_PORT = 65_535
+_MAX_PROCESSES = 256
+"""Most workers, and most threads of one: beyond it a slip of the finger, which would take the machine down."""
+
+_ENDED_BY_SIGINT = 130
 _PREVIEWS = {"none": "none", "auto": "latent2rgb", "latent2rgb": "latent2rgb"}
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -44,15 +49,14 @@ def _add_serve_flags(parser: argparse.ArgumentParser) -> None:
     add("--enable-compress-response-body", action="store_true", help="gzip JSON and text answers")
     _add_folder_flags(parser)
     add("--preview-method", choices=sorted(_PREVIEWS), default="none", help="pictures while sampling")
-    add("--preview-size", type=_count, default=512, metavar="PIXELS", help="longest side of previews")
     cache = parser.add_mutually_exclusive_group()
     cache.add_argument("--cache-classic", action="store_true", help="keep results of the last prompt (default)")
     cache.add_argument("--cache-lru", type=_count, metavar="N", help="keep the N last used node results")
     cache.add_argument("--cache-none", action="store_true", help="keep no node results")
     add("--disable-metadata", action="store_true", help="save pictures without the prompt and workflow")
     add("--disable-all-custom-nodes", action="store_true", help="load no custom node packs")
-    add("--workers", type=_count, default=0, metavar="N", help="worker processes; 0: one per GPU, or one")
-    add("--threads", type=_count, default=0, metavar="N", help="threads of each worker; 0: its share")
+    add("--workers", type=_processes, default=0, metavar="N", help="worker processes; 0: one per GPU, or one")
+    add("--threads", type=_processes, default=0, metavar="N", help="threads of each worker; 0: its share")
     add(
         "--verbose",
         nargs="?",
@@ -116,11 +120,19 @@ def _count(text: str) -> int:
     return int(value)
 
 
+def _at_most(text: str, maximum: int) -> int:
+    count = _count(text)
+    if count > maximum:
+        raise argparse.ArgumentTypeError(f"{count} is more than {maximum}")
+    return count
+
+
 def _port(text: str) -> int:
-    port = _count(text)
-    if port > 65535:
-        raise argparse.ArgumentTypeError(f"{port} is more than 65535")
-    return port
+    return _at_most(text, _MAX_PORT)
+
+
+def _processes(text: str) -> int:
+    return _at_most(text, _MAX_PROCESSES)
 
 
 def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
@@ -145,7 +157,6 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         cors_origin=arguments.enable_cors_header,
         max_upload_bytes=round(arguments.max_upload_size * _MIB),
         compress=arguments.enable_compress_response_body,
-        preview_size_px=arguments.preview_size,
         argv=("comfyserverless", *argv),
     )
 
@@ -225,9 +236,24 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code, 2 for what the user has to correct."""
     given = list(sys.argv[1:] if argv is None else argv)
-    arguments = parser().parse_args(given)
     try:
+        arguments = _parse(given)
         return COMMANDS[arguments.command][2](arguments, given)
     except ConfigError as exc:
         print(f"comfyserverless: {exc}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:  # Ctrl-C before the command takes it: nothing runs yet that must be ended
+        return _ENDED_BY_SIGINT
+
+
+def _parse(given: Sequence[str]) -> Arguments:
+    """Parse a command line; unlike argparse alone, say of an unknown flag where the known ones are listed."""
+    root = parser()
+    arguments, unknown = root.parse_known_args(given)
+    if unknown:
+        root.exit(
+            2,
+            f"comfyserverless {arguments.command}: unknown arguments: {' '.join(unknown)}\n"
+            f"`comfyserverless {arguments.command} --help` lists what there is\n",
+        )
+    return arguments

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import os
 import shutil
@@ -30,14 +31,27 @@ _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 def serve(config: ServerConfig, logs: LogTape) -> int:
     """Serve until SIGINT or SIGTERM; returns the exit code. Raises ConfigError for what cannot work."""
-    prepare_folders(config.engine.folders)
-    listeners = bind(config.listen, config.port)
+    listeners = bind(config.listen, config.port)  # first: a start that fails here may have a twin that runs
     try:
-        return asyncio.run(_serve(config, listeners, logs))
+        prepare_folders(config.engine.folders)
+        warn_of_strangers(listeners)
+        try:
+            return asyncio.run(_serve(config, listeners, logs))
+        finally:
+            _empty(config.engine.folders.temp)
     finally:
         for listener in listeners:
             listener.close()
-        _empty(config.engine.folders.temp)
+
+
+def warn_of_strangers(listeners: Sequence[socket.socket]) -> None:
+    """Warn if other machines can connect: there are no accounts, and no password."""
+    names = [str(listener.getsockname()[0]) for listener in listeners]
+    if open_ones := [name for name in names if not ipaddress.ip_address(name.partition("%")[0]).is_loopback]:
+        _log.warning(
+            "Listening on %s: everybody who can reach this machine can use the server, without a password",
+            ", ".join(open_ones),
+        )
 
 
 def prepare_folders(folders: Folders) -> None:

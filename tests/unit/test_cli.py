@@ -99,6 +99,8 @@ def test_problem_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str
         (["--port", "99999"], "99999"),
         (["--port", "x"], "--port"),
         (["--workers", "-1"], "--workers"),
+        (["--workers", "1000000000"], "--workers"),
+        (["--threads", "1e9"], "--threads"),
         (["--max-upload-size", "0"], "--max-upload-size"),
         (["--max-upload-size", "nan"], "--max-upload-size"),
         (["--preview-method", "movie"], "--preview-method"),
@@ -113,6 +115,26 @@ def test_wrong_flag_ends_the_start_and_is_named(
         cli.main(["serve", *flags])
     assert ended.value.code == 2
     assert named in capsys.readouterr().err
+
+
+def test_unknown_flag_is_told_where_the_known_ones_are(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["serve", "--lowvram", "--port", "1"])
+    assert capsys.readouterr().err == (
+        "comfyserverless serve: unknown arguments: --lowvram\n"
+        "`comfyserverless serve --help` lists what there is\n"
+    )
+
+
+def test_interrupt_while_starting_ends_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_arguments: object, _argv: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(cli.COMMANDS, "serve", ("serve", cli.COMMANDS["serve"][1], interrupted))
+    assert cli.main(["serve"]) == 130
+    assert capsys.readouterr().err == ""
 
 
 def test_command_is_required(capsys: pytest.CaptureFixture[str]) -> None:

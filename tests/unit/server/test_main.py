@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from dataclasses import replace
 
 import pytest
 
-from comfyserverless.core.config import Folders
+from comfyserverless.core.config import EngineConfig, Folders, ServerConfig
 from comfyserverless.core.errors import ConfigError
-from comfyserverless.server.main import bind, page_url, prepare_folders
+from comfyserverless.server.logs import LogTape
+from comfyserverless.server.main import bind, page_url, prepare_folders, serve, warn_of_strangers
 
 
 def test_folders_are_made_and_the_temporary_one_emptied(folders: Folders) -> None:
@@ -60,3 +62,26 @@ def test_taken_port_is_named() -> None:
 def test_address_of_another_machine_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"192\.0\.2\.1"):
         bind(("192.0.2.1",), 0)
+
+
+def test_start_on_a_taken_port_leaves_the_pictures_of_the_running_server_alone(folders: Folders) -> None:
+    prepare_folders(folders)
+    (folders.temp / "preview.png").write_bytes(b"x")
+    with socket.create_server(("127.0.0.1", 0)) as running:
+        config = ServerConfig(engine=EngineConfig(folders=folders), port=running.getsockname()[1])
+        with pytest.raises(ConfigError, match="is taken"):
+            serve(config, LogTape())
+    assert (folders.temp / "preview.png").exists()
+
+
+@pytest.mark.parametrize(("address", "is_warned"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_start_warns_when_other_machines_can_connect(
+    address: str, is_warned: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    listeners = bind((address,), 0)
+    try:
+        with caplog.at_level(logging.WARNING):
+            warn_of_strangers(listeners)
+    finally:
+        listeners[0].close()
+    assert ("without a password" in caplog.text) is is_warned
