@@ -12,6 +12,7 @@ from aiohttp.typedefs import Middleware
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.core.config import ServerConfig
 from comfyserverless.server import border
+from comfyserverless.server.journal import Journal
 from comfyserverless.server.keys import CONFIG, ENGINE, FILES, HUB, LOGS, WEB_FOLDERS
 from comfyserverless.server.logs import LogTape, log_message
 from comfyserverless.server.routes import (
@@ -70,9 +71,9 @@ def _with_twins(routes: Iterable[web.RouteDef]) -> Iterable[web.RouteDef]:
 
 
 async def _fan_out(app: web.Application) -> AsyncIterator[None]:
-    """Send the engine's notices and the console to the websockets while the application runs."""
+    """Send the engine's notices and the console to the websockets, and runs to the log, while it runs."""
     hub, logs, loop = app[HUB], app[LOGS], asyncio.get_running_loop()
-    unsubscribe = app[ENGINE].subscribe(hub.on_notice)
+    ways_out = [app[ENGINE].subscribe(listener) for listener in (hub.on_notice, Journal().on_notice)]
 
     def show_line(line: dict[str, str]) -> None:
         loop.call_soon_threadsafe(hub.send_log, log_message([line]))
@@ -80,7 +81,8 @@ async def _fan_out(app: web.Application) -> AsyncIterator[None]:
     logs.listen(show_line)
     yield
     logs.listen(None)
-    unsubscribe()
+    for unsubscribe in ways_out:
+        unsubscribe()
 
 
 async def _close_sockets(app: web.Application) -> None:
