@@ -12,7 +12,9 @@ TESTS ?= tests
 
 # One torch thread and a passive wait: several test processes share the cores.
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
-PIP := $(BIN)/python -m pip install --no-input --disable-pip-version-check --quiet --constraint constraints.txt
+# On a terminal pip shows how far the downloads are; in logs it keeps quiet.
+QUIET := $(shell test -t 2 || echo --quiet)
+PIP := $(BIN)/python -m pip install --no-input --disable-pip-version-check $(QUIET) --constraint constraints.txt
 
 # An installation is stale when what it was made from is newer than its stamp.
 SOURCES := pyproject.toml constraints.txt $(shell find native -type f 2>/dev/null)
