@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import urlsplit
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 from aiohttp.typedefs import Middleware
 
 from comfyserverless.core.config import ServerConfig
@@ -35,8 +36,14 @@ async def error_border(request: web.Request, handler: Handler) -> web.StreamResp
     """Turn our errors into their statuses and everything else into a bare 500."""
     try:
         return await handler(request)
+    except web.HTTPRequestEntityTooLarge as exc:
+        return _problem(request, "too_large", exc.text or "The body is too large", 413)
     except (web.HTTPException, ConnectionError):
         raise
+    except (web.RequestPayloadError, HttpProcessingError):
+        answer = _problem(request, "invalid_request", "The body is broken, or not encoded as declared", 400)
+        answer.force_close()  # nobody knows where the next request would begin
+        return answer
     except PromptError as exc:
         return _problem(request, "invalid_request", str(exc), 400)
     except CapacityError as exc:
@@ -97,7 +104,9 @@ def is_foreign(headers: Mapping[str, str]) -> bool:
     if origin is None:
         return False
     host_name, host_port = _split_host(f"//{headers.get('Host', '')}")
-    if not _is_loopback(host_name):
+    if host_name is None:
+        return True
+    if not _is_this_machine(host_name):
         return False
     origin_name, origin_port = _split_host(origin)
     if host_name != origin_name:
@@ -113,15 +122,17 @@ def _split_host(url: str) -> tuple[str | None, int | None]:
         return None, None
 
 
-def _is_loopback(name: str | None) -> bool:
-    if name is None:
-        return False
+def _is_this_machine(name: str) -> bool:
+    """Tell whether a host name leads a browser to its own machine; 0.0.0.0 does as well."""
+    name = name.removesuffix(".")
     if name == "localhost" or name.endswith(".localhost"):
         return True
     try:
-        return ipaddress.ip_address(name).is_loopback
+        address = ipaddress.ip_address(name)
     except ValueError:
         return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_unspecified
 
 
 def cross_origin_headers(config: ServerConfig) -> Signal:

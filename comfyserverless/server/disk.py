@@ -5,6 +5,7 @@ A type that a browser would run in the page's origin is never served as such for
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -12,6 +13,9 @@ from pathlib import Path
 from aiohttp import web
 
 _TEMPORARY_PREFIX = ".writing-"
+
+#: What file systems without hard links answer.
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
 #: Fixed, because the machine's own table may call .js text/plain, which stops modules from loading.
 _TYPES = {
@@ -79,6 +83,15 @@ def resolve_inside(base: Path | str, relative: str) -> str | None:
         return None
 
 
+def is_text(name: str) -> bool:
+    """Tell whether a name can be told to clients and come back unchanged: no halves of characters."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def is_file(path: str) -> bool:
     """Tell whether a path is a file now: one look at the disk, short enough for the event loop."""
     return os.path.isfile(path)
@@ -122,25 +135,62 @@ def header_name(name: str) -> str:
     return "".join(letter for letter in name if letter.isprintable() and letter not in '"\\')
 
 
+def make_folder(path: str) -> None:
+    """Make a folder and its parents.
+
+    Raises an OSError that is never FileExistsError: to a writer that means "take another name", but no name
+    helps if one of the parents is a file.
+    """
+    try:
+        os.makedirs(path, exist_ok=True)
+    except FileExistsError as exc:
+        raise NotADirectoryError(errno.ENOTDIR, "a file is in the way", path) from exc
+    except RecursionError as exc:  # makedirs calls itself for each missing parent
+        raise OSError(errno.ENAMETOOLONG, "the path has too many folders", path) from exc
+
+
 def write_file(path: str, content: bytes, *, may_replace: bool) -> None:
     """Write a file so that readers see all of it or nothing; parents are made.
 
-    Raises FileExistsError if it exists and may not be replaced, OSError for names that the disk refuses.
+    Raises FileExistsError if it exists and may not be replaced, another OSError for names that
+    the disk refuses.
     """
     folder = os.path.dirname(path)
-    os.makedirs(folder, exist_ok=True)
+    make_folder(folder)
     handle, temporary = tempfile.mkstemp(prefix=_TEMPORARY_PREFIX, dir=folder)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
         os.chmod(temporary, 0o666 & ~_UMASK)
-        if may_replace:
-            os.replace(temporary, path)
-        else:
-            os.link(temporary, path)
+        _rename(temporary, path, may_replace=may_replace)
     finally:
         if os.path.lexists(temporary):
             os.unlink(temporary)
+
+
+def move_file(source: str, target: str, *, may_replace: bool) -> None:
+    """Rename a file; parents of the target are made.
+
+    Raises FileExistsError if the target exists and may not be replaced, FileNotFoundError if the source is
+    gone, another OSError for names that the disk refuses.
+    """
+    make_folder(os.path.dirname(target))
+    _rename(source, target, may_replace=may_replace)
+
+
+def _rename(source: str, target: str, *, may_replace: bool) -> None:
+    if may_replace:
+        os.replace(source, target)
+        return
+    try:
+        os.link(source, target)  # unlike renaming, it fails if the name is taken
+    except OSError as exc:
+        if exc.errno not in _NO_LINKS:
+            raise
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL))  # reserve the name, then replace the reservation
+        os.replace(source, target)
+    else:
+        os.unlink(source)
 
 
 def is_temporary(name: str) -> bool:

@@ -1,12 +1,17 @@
 """Re-encode pictures for the page with Pillow, which is imported when the first one is asked for.
 
-All functions block; handlers call them in a thread.
+All functions block; handlers call them through `in_picture_thread`. A large picture takes seconds and more than
+a gigabyte while it is decoded, so only few at a time are, and threads for other work stay free.
 """
 
 from __future__ import annotations
 
+import asyncio
 import io
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from comfyserverless.core.errors import PromptError
 
@@ -15,6 +20,19 @@ if TYPE_CHECKING:
 
 MAX_PIXELS = 178_956_970
 """Above this a picture is refused: its decoded form would fill memory (Pillow's own error limit)."""
+
+#: What Pillow may decode: pictures only. Its other formats include ones that start a program (EPS).
+_FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "DIB", "TIFF", "AVIF", "ICO", "PPM", "TGA", "JPEG2000")
+_LONGEST_SIDE_PX = {"webp": 16_383, "jpeg": 65_500}
+_threads = ThreadPoolExecutor(2, thread_name_prefix="pictures")
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+async def in_picture_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    """Run one of these functions in one of the two threads for pictures."""
+    return await asyncio.get_running_loop().run_in_executor(_threads, partial(function, *args, **kwargs))
 
 
 class PictureError(PromptError):
@@ -26,13 +44,24 @@ def open_picture(source: str | io.BytesIO) -> Image:
     from PIL import Image
 
     try:
-        picture = Image.open(source)
-        if picture.width * picture.height > MAX_PIXELS:
-            raise PictureError(f"The picture has more than {MAX_PIXELS} pixels")
-        picture.load()
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as exc:
+        with Image.open(source, formats=_formats()) as picture:
+            if picture.width * picture.height > MAX_PIXELS:
+                raise PictureError(f"The picture has more than {MAX_PIXELS} pixels")
+            picture.load()
+    except PictureError:
+        raise
+    except Exception as exc:  # the border to decoders: hostile bytes make them raise anything
         raise PictureError("The file is not a picture that can be decoded") from exc
     return picture
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """List the formats that this build of Pillow has."""
+    from PIL import Image
+
+    Image.init()
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
 
 
 def encode_preview(path: str, kind: str, quality_ratio: int, *, is_opaque: bool) -> bytes:
@@ -83,6 +112,10 @@ def encode_thumbnail(source: str | io.BytesIO) -> bytes:
 
 
 def _encode(picture: Image, kind: str, **options: int) -> bytes:
+    """Encode, shrunk if a side is longer than the format can hold."""
+    longest_px = _LONGEST_SIDE_PX.get(kind)
+    if longest_px is not None and max(picture.size) > longest_px:
+        picture.thumbnail((longest_px, longest_px))
     buffer = io.BytesIO()
     picture.save(buffer, format=kind.upper(), **options)
     return buffer.getvalue()

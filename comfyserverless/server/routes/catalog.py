@@ -16,7 +16,8 @@ from comfyserverless.control.files import FolderPaths
 from comfyserverless.server.bodies import encode_json, json_response
 from comfyserverless.server.disk import resolve_inside
 from comfyserverless.server.keys import FILES
-from comfyserverless.server.pictures import encode_thumbnail
+from comfyserverless.server.numbers import whole_number
+from comfyserverless.server.pictures import encode_thumbnail, in_picture_thread
 from comfyserverless.server.safetensors import cover_image, read_metadata
 
 _log = logging.getLogger(__name__)
@@ -123,10 +124,11 @@ def _model_file(root: str, path: str, index: int) -> list[dict[str, Any]]:
 async def show_model_preview(request: web.Request) -> web.Response:
     """Show the picture that lies beside a model, or is embedded in it, as WebP."""
     files, info = request.app[FILES], request.match_info
-    if info["folder"] not in files.keys() or not info["index"].isdigit():  # noqa: SIM118
+    index = whole_number(info["index"])
+    if info["folder"] not in files.keys() or index is None:  # noqa: SIM118
         return web.Response(status=404)
-    roots, index = files.paths(info["folder"]), int(info["index"])
-    if index >= len(roots):
+    roots = files.paths(info["folder"])
+    if not 0 <= index < len(roots):
         return web.Response(status=404)
     path = resolve_inside(roots[index], info["filename"])
     if path is None:
@@ -134,7 +136,7 @@ async def show_model_preview(request: web.Request) -> web.Response:
     source = await asyncio.to_thread(_preview_source, os.path.splitext(path)[0])
     if source is None:
         return web.Response(status=404)
-    return web.Response(body=await asyncio.to_thread(encode_thumbnail, source), content_type="image/webp")
+    return web.Response(body=await in_picture_thread(encode_thumbnail, source), content_type="image/webp")
 
 
 def _preview_source(stem: str) -> str | io.BytesIO | None:

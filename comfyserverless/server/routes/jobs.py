@@ -11,6 +11,7 @@ from comfyserverless.control.views import RunRecord
 from comfyserverless.core.ids import PromptId
 from comfyserverless.server.bodies import BodyError, error_response, json_response, read_object
 from comfyserverless.server.keys import ENGINE, tenant_of
+from comfyserverless.server.numbers import whole_number
 from comfyserverless.server.records import JOB_STATUSES, job_detail, job_status, job_summary, workflow_id
 from comfyserverless.server.routes.prompts import is_prompt_id
 
@@ -76,10 +77,10 @@ def _limit(text: str | None) -> int | None:
 
 
 def _int(text: str, name: str) -> int:
-    try:
-        return int(text)
-    except ValueError as exc:
-        raise BodyError(f"{name} must be an integer") from exc
+    number = whole_number(text)
+    if number is None:
+        raise BodyError(f"{name} must be an integer")
+    return number
 
 
 async def show_job(request: web.Request) -> web.Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from dataclasses import dataclass
 
@@ -11,7 +10,13 @@ from aiohttp import web
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.server.disk import header_name, is_file, resolve_inside, serve_user_file
 from comfyserverless.server.keys import FILES
-from comfyserverless.server.pictures import encode_alpha, encode_preview, encode_without_alpha
+from comfyserverless.server.numbers import whole_number
+from comfyserverless.server.pictures import (
+    encode_alpha,
+    encode_preview,
+    encode_without_alpha,
+    in_picture_thread,
+)
 
 _KINDS = ("output", "input", "temp")
 _FORMATS = ("webp", "jpeg")
@@ -75,9 +80,9 @@ async def view(request: web.Request) -> web.StreamResponse:
     if "preview" in query:
         return await _preview(path, query["preview"], channel)
     if channel == "rgb":
-        return _picture(await asyncio.to_thread(encode_without_alpha, path), path, "png")
+        return _picture(await in_picture_thread(encode_without_alpha, path), path, "png")
     if channel == "a":
-        return _picture(await asyncio.to_thread(encode_alpha, path), path, "png")
+        return _picture(await in_picture_thread(encode_alpha, path), path, "png")
     if path.lower().endswith(".svg") and request.headers.get("Sec-Fetch-Dest") == "image":
         return _svg_for_image_element(path)
     return serve_user_file(path, os.path.basename(path))
@@ -89,8 +94,9 @@ async def _preview(path: str, wish: str, channel: str) -> web.Response:
     if kind not in _FORMATS or "a" in channel:
         kind = "webp"
     last = rest.rpartition(";")[2]
-    quality = min(100, max(1, int(last))) if last.isascii() and last.isdigit() else _QUALITY_PERCENT
-    body = await asyncio.to_thread(encode_preview, path, kind, quality, is_opaque=channel == "rgb")
+    number = whole_number(last) if last.isdigit() else None
+    quality = _QUALITY_PERCENT if number is None else min(100, max(1, number))
+    body = await in_picture_thread(encode_preview, path, kind, quality, is_opaque=channel == "rgb")
     return _picture(body, path, kind)
 
 

@@ -14,6 +14,7 @@ from comfyserverless.core.ids import PromptId
 from comfyserverless.server.bodies import BodyError, json_response, read_object
 from comfyserverless.server.border import prompt_error
 from comfyserverless.server.keys import ENGINE, tenant_of
+from comfyserverless.server.numbers import whole_number
 from comfyserverless.server.records import history_record, queue_item, shown_number
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -54,6 +55,8 @@ def _submit_request(request: web.Request, body: Mapping[str, Any], prompt_id: st
     extra_data = body.get("extra_data")
     if extra_data is not None and not isinstance(extra_data, dict):
         raise BodyError("`extra_data` must be an object")
+    if not isinstance((extra_data or {}).get("extra_pnginfo") or {}, dict):
+        raise BodyError("`extra_data.extra_pnginfo` must be an object")
     kept = {key: value for key, value in (extra_data or {}).items() if key not in _SECRETS}
     if client_id is not None:
         kept["client_id"] = client_id
@@ -168,10 +171,10 @@ def _query_int(request: web.Request, name: str) -> int | None:
     text = request.query.get(name)
     if text is None:
         return None
-    try:
-        return int(text)
-    except ValueError as exc:
-        raise BodyError(f"{name} must be an integer") from exc
+    number = whole_number(text)
+    if number is None:
+        raise BodyError(f"{name} must be an integer")
+    return number
 
 
 async def show_history_of(request: web.Request) -> web.Response:

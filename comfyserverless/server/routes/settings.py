@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
 from typing import Any
@@ -26,19 +27,26 @@ def set_up(app: web.Application) -> None:
 
 
 def _load(path: str) -> dict[str, Any]:
-    """Read settings; a broken file is set aside, because a page without settings is better than none."""
+    """Read settings; what cannot be read is set aside, because a page without settings is better than none."""
     try:
         with open(path, "rb") as file:
             settings = msgspec.json.decode(file.read())
     except FileNotFoundError:
         return {}
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, IsADirectoryError):
         settings = None
     if isinstance(settings, dict):
         return settings
-    _log.error("The settings file is not a JSON object; it is kept as %s.broken", _FILE)
-    os.replace(path, path + ".broken")
+    kept = _free_name(path + ".broken")
+    _log.error("%s is not a file with a JSON object; it is kept as %s", _FILE, os.path.basename(kept))
+    os.replace(path, kept)
     return {}
+
+
+def _free_name(path: str) -> str:
+    """Return the path itself, or the first of `path-1`, `path-2` ... that does not exist."""
+    candidates = itertools.chain([path], (f"{path}-{count}" for count in itertools.count(1)))
+    return next(candidate for candidate in candidates if not os.path.lexists(candidate))
 
 
 async def _change(request: web.Request, changes: dict[str, Any]) -> web.Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -162,15 +163,13 @@ async def list_folder(request: web.Request) -> web.Response:
 
 
 def _newest_first(folder: str) -> list[str]:
-    try:
-        entries = [
-            (entry.stat().st_mtime_ns, entry.name)
-            for entry in os.scandir(folder)
-            if entry.is_file() and not entry.name.startswith(".")
-        ]
-    except FileNotFoundError:
-        return []
-    return [name for _, name in sorted(entries, reverse=True)]
+    found: list[tuple[int, str]] = []
+    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # removed since it was listed
+                if entry.is_file() and not entry.name.startswith("."):
+                    found.append((entry.stat().st_mtime_ns, entry.name))
+    return [name for _, name in sorted(found, reverse=True)]
 
 
 ROUTES = (

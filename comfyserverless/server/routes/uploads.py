@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.server.bodies import BodyError, json_response, parse_json
-from comfyserverless.server.disk import is_file, resolve_inside, write_file
+from comfyserverless.server.disk import is_file, is_text, resolve_inside, write_file
 from comfyserverless.server.keys import FILES
-from comfyserverless.server.pictures import with_alpha_of
+from comfyserverless.server.pictures import in_picture_thread, with_alpha_of
 from comfyserverless.server.routes.media import FileReference, UnsafePathError, locate
 
 _KINDS = ("input", "temp", "output")
@@ -37,6 +38,8 @@ def read_upload(form: Any, files: FolderPaths) -> Upload:
     if not isinstance(image, web.FileField) or not image.filename:
         raise BodyError("The form has no file field `image`")
     name, kind = image.filename, _text(form, "type", "input")
+    if not is_text(name):
+        raise BodyError("The file name is not valid UTF-8")
     if "/" in name or "\\" in name or "\0" in name or name in (".", ".."):
         raise BodyError("The file name may not hold directories")
     if kind not in _KINDS:
@@ -112,7 +115,7 @@ async def upload_mask(request: web.Request) -> web.Response:
         return web.Response(status=exc.status)
     if not is_file(path):
         return web.Response(status=400)
-    content = await asyncio.to_thread(with_alpha_of, path, upload.content)
+    content = await in_picture_thread(with_alpha_of, path, upload.content)
     return _answer(upload, await asyncio.to_thread(store, upload, content))
 
 
@@ -122,7 +125,7 @@ async def _form(request: web.Request) -> Any:
         raise BodyError("Expected a multipart form")
     try:
         return await request.post()
-    except (ValueError, AssertionError) as exc:
+    except (ValueError, LookupError, RuntimeError, AssertionError, HttpProcessingError) as exc:
         raise BodyError("The multipart form is malformed") from exc
 
 

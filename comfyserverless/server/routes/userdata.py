@@ -19,6 +19,7 @@ from comfyserverless.server.disk import (
     is_file,
     is_folder,
     is_temporary,
+    move_file,
     resolve_inside,
     serve_file,
     serve_user_file,
@@ -52,8 +53,12 @@ def _path_of(request: web.Request, key: str) -> str:
     return path
 
 
-def _file_info(path: str, name: str) -> dict[str, Any]:
-    status = os.stat(path)
+def _file_info(path: str, name: str) -> dict[str, Any] | None:
+    """Describe a file; None if it is gone since it was listed."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
     times = {"modified": status.st_mtime_ns // 1_000_000, "created": status.st_ctime_ns // 1_000_000}
     return {"path": name, "size": status.st_size, **times}
 
@@ -72,7 +77,8 @@ async def list_files(request: web.Request) -> web.Response:
         return web.Response(status=404, text="Directory not found")
     names = await asyncio.to_thread(_files_below, folder, _is_set(request, "recurse"))
     if _is_set(request, "full_info"):
-        return json_response([_file_info(os.path.join(folder, name), name) for name in names])
+        infos = (_file_info(os.path.join(folder, name), name) for name in names)
+        return json_response([info for info in infos if info is not None])
     if _is_set(request, "split"):
         return json_response([[name, *name.split("/")] for name in names])
     return json_response(names)
@@ -110,9 +116,9 @@ def _entries_below(root: str, folder: str) -> list[dict[str, Any]]:
             path = os.path.join(directory, name)
             entry: dict[str, Any] = {"name": name, "path": os.path.relpath(path, root), "type": "directory"}
             if name not in subfolders:
-                if not os.path.isfile(path):
+                info = _file_info(path, name) if os.path.isfile(path) else None
+                if info is None:
                     continue
-                info = _file_info(path, name)
                 entry |= {"type": "file", "size": info["size"], "modified": info["modified"]}
             entries.append(entry)
     return sorted(entries, key=lambda entry: (entry["type"] != "directory", entry["name"].lower()))
@@ -148,7 +154,8 @@ async def write(request: web.Request) -> web.Response:
 
 def _stored(request: web.Request, path: str) -> web.Response:
     name = os.path.relpath(path, os.path.realpath(user_folder(request)))
-    return json_response(_file_info(path, name) if _is_set(request, "full_info") else name)
+    info = _file_info(path, name) if _is_set(request, "full_info") else None
+    return json_response(name if info is None else info)
 
 
 async def delete(request: web.Request) -> web.Response:
@@ -156,7 +163,10 @@ async def delete(request: web.Request) -> web.Response:
     path = _path_of(request, "file")
     if not is_file(path):
         return web.Response(status=404)
-    os.unlink(path)
+    try:
+        os.unlink(path)
+    except FileNotFoundError:  # somebody else was faster
+        return web.Response(status=404)
     return web.Response(status=204)
 
 
@@ -165,11 +175,13 @@ async def move(request: web.Request) -> web.Response:
     source, target = _path_of(request, "file"), _path_of(request, "dest")
     if not is_file(source):
         return web.Response(status=404)
-    if request.query.get("overwrite") == "false" and is_file(target):
-        return web.Response(status=409, text="File already exists")
+    may_replace = request.query.get("overwrite") != "false"
     try:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.replace(source, target)
+        await asyncio.to_thread(move_file, source, target, may_replace=may_replace)
+    except FileExistsError:
+        return web.Response(status=409, text="File already exists")
+    except FileNotFoundError:  # somebody else was faster
+        return web.Response(status=404)
     except OSError as exc:
         raise web.HTTPBadRequest(reason=_BAD_NAME) from exc
     return _stored(request, target)

@@ -33,6 +33,12 @@ LOOPBACK = {"Host": "127.0.0.1:8188"}
         ({"Host": "[::1]:8188", "Origin": "http://evil.example"}, True),
         ({"Host": "gpu.example", "Origin": "http://other.example"}, False),
         ({**LOOPBACK, "Origin": "http://[bad"}, True),
+        ({"Host": "localhost.", "Origin": "http://evil.example"}, True),
+        ({"Host": "[::ffff:127.0.0.1]", "Origin": "http://evil.example"}, True),
+        ({"Host": "0.0.0.0:8188", "Origin": "http://evil.example"}, True),
+        ({"Host": "0.0.0.0:8188", "Origin": "http://0.0.0.0:8188"}, False),
+        ({"Host": "localhost:99999", "Origin": "http://evil.example"}, True),
+        ({"Host": "", "Origin": "null"}, True),
     ],
 )
 def test_request_of_another_site_is_recognised(headers: dict[str, str], expected: bool) -> None:
@@ -101,6 +107,21 @@ async def test_too_large_body_without_announced_length_is_refused(start_client: 
             yield b"a" * 500
 
     assert (await client.post("/userdata/a.txt", data=pieces())).status == 413
+    answer = await client.post("/prompt", data=pieces())
+    assert answer.status == 413
+    assert (await answer.json())["error"]["type"] == "too_large"
+
+
+async def test_body_that_is_not_encoded_as_declared_is_a_400(
+    start_client: StartClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await start_client()
+    for path in ("/prompt", "/settings", "/userdata/a.txt", "/upload/image"):
+        headers = {"Content-Encoding": "gzip", "Content-Type": "multipart/form-data; boundary=x"}
+        answer = await client.post(path, data=b"not gzip at all", headers=headers)
+        assert answer.status == 400, path
+        assert "error" in await answer.json()
+    assert not [record for record in caplog.records if record.name.startswith("comfyserverless")]
 
 
 async def test_page_is_never_cached_code_is_revalidated_pictures_are_kept(start_client: StartClient) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from comfyserverless.server.disk import (
     header_name,
     is_active,
     is_temporary,
+    make_folder,
+    move_file,
     resolve_inside,
     write_file,
 )
@@ -73,3 +76,29 @@ def test_failed_write_keeps_the_old_content(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="folder"):
         write_file(str(tmp_path / "folder"), b"x", may_replace=True)
     assert not [name for name in os.listdir(tmp_path) if is_temporary(name)]
+
+
+@pytest.mark.parametrize("relative", ["file", "file/below", "x/" * 1500])
+def test_folder_that_cannot_be_made_is_not_mistaken_for_a_taken_name(tmp_path: Path, relative: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=r"in the way|Not a directory|too many folders") as caught:
+        make_folder(str(tmp_path / relative))
+    assert not isinstance(caught.value, FileExistsError)
+
+
+def test_names_are_not_taken_twice_where_there_are_no_hard_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "no hard links")
+
+    monkeypatch.setattr(os, "link", refuse)
+    target = str(tmp_path / "a")
+    write_file(target, b"1", may_replace=False)
+    with pytest.raises(FileExistsError):
+        write_file(target, b"2", may_replace=False)
+    (tmp_path / "b").write_bytes(b"3")
+    with pytest.raises(FileExistsError):
+        move_file(str(tmp_path / "b"), target, may_replace=False)
+    assert (tmp_path / "a").read_bytes() == b"1"
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]

@@ -91,6 +91,8 @@ async def test_raw_file_has_validators_ranges_and_an_inline_name(client: Client)
         ("gif", "webp"),
         ("", "webp"),
         ("webp;x", "webp"),
+        ("webp;%C2%B2", "webp"),
+        ("webp;" + "9" * 5000, "webp"),
     ],
 )
 async def test_preview_is_reencoded(client: Client, preview: str, kind: str) -> None:
@@ -158,3 +160,28 @@ async def test_output_folder_may_be_a_link(client: Client, folders: Folders, tmp
     folders.output.rename(tmp_path / "moved")
     folders.output.symlink_to(tmp_path / "moved")
     assert (await client.get("/view?filename=a.png")).status == 200
+
+
+@pytest.mark.parametrize(("preview", "longest_px"), [("webp", 16_383), ("jpeg", 65_500)])
+async def test_preview_of_a_picture_too_long_for_its_format_is_shrunk(
+    client: Client, folders: Folders, preview: str, longest_px: int
+) -> None:
+    Image.new("L", (longest_px + 1, 2)).save(folders.output / "long.png")
+    shown = await picture(client, f"filename=long.png&preview={preview}")
+    assert shown.width == longest_px
+
+
+async def test_only_pictures_are_decoded(client: Client, folders: Folders) -> None:
+    Image.new("RGB", SIZE).save(folders.output / "a.eps")
+    (folders.output / "disguised.png").write_bytes((folders.output / "a.eps").read_bytes())
+    for name in ("a.eps", "disguised.png"):
+        assert (await client.get(f"/view?filename={name}&preview=webp")).status == 400, name
+
+
+async def test_whatever_a_decoder_raises_is_a_400(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("Failed to decode frame 0")
+
+    monkeypatch.setattr("PIL.PngImagePlugin.PngImageFile.load", fail)
+    for query in ("preview=webp", "channel=rgb", "channel=a"):
+        assert (await client.get(f"/view?filename=a.png&{query}")).status == 400, query

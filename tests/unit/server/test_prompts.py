@@ -79,6 +79,8 @@ async def test_rejection_has_error_and_node_errors(client: Client, engine: FakeE
         ({"prompt": GRAPH, "prompt_id": UUID + "\n"}, "invalid_prompt_id"),
         ({"prompt": GRAPH, "number": "first"}, "invalid_request"),
         ({"prompt": GRAPH, "extra_data": []}, "invalid_request"),
+        ({"prompt": GRAPH, "extra_data": {"extra_pnginfo": "text"}}, "invalid_request"),
+        ({"prompt": GRAPH, "extra_data": {"extra_pnginfo": [1]}}, "invalid_request"),
         ({"prompt": GRAPH, "client_id": 5}, "invalid_request"),
         ({"prompt": GRAPH, "partial_execution_targets": "9"}, "invalid_request"),
         ([], "invalid_request"),

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from aiohttp.test_utils import TestClient
+from yarl import URL
 
 from comfyserverless.core.config import Folders
 
@@ -47,6 +48,20 @@ async def test_broken_file_is_set_aside(client: Client, folders: Folders) -> Non
     assert await (await client.get("/settings")).json() == {}
     assert (await client.post("/settings/a", json=1)).status == 200
     assert (home / "comfy.settings.json.broken").read_text() == "{broken"
+
+
+async def test_folder_in_place_of_the_file_is_set_aside_without_touching_what_was_before(
+    client: Client, folders: Folders
+) -> None:
+    home = folders.user / "default"
+    home.mkdir(parents=True)
+    (home / "comfy.settings.json.broken").write_text("{older")
+    path = URL("/userdata/comfy.settings.json%2Fa", encoded=True)
+    assert (await client.post(path, data=b"x")).status == 200
+    assert await (await client.get("/settings")).json() == {}
+    assert (await client.post("/settings/a", json=1)).status == 200
+    assert (home / "comfy.settings.json.broken").read_text() == "{older"
+    assert (home / "comfy.settings.json.broken-1" / "a").read_bytes() == b"x"
 
 
 async def test_malformed_bodies_are_refused(client: Client) -> None:

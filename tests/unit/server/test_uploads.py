@@ -142,3 +142,32 @@ async def test_mask_of_another_size_is_refused(client: Client, folders: Folders)
     (folders.output / "a.png").write_bytes(png((255, 0, 0), "RGB"))
     answer = await send_mask(client, png((0, 0, 0, 77), size=(8, 8)), {"filename": "a.png"})
     assert answer.status == 400
+
+
+async def test_subfolder_that_is_a_file_is_refused(client: Client) -> None:
+    await upload(client, b"x", "a.png")
+    for subfolder in ("a.png", "a.png/b", "x/" * 1500):
+        async with asyncio.timeout(5):
+            assert (await upload(client, b"y", "b.png", subfolder=subfolder))[0] == 400
+
+
+@pytest.mark.parametrize(
+    ("headers", "content"),
+    [
+        (b'name="type"\r\nContent-Type: text/plain; charset=bogus', b"input"),
+        (b'name="_charset_"', b"bogus"),
+        (b'name="_charset_"', b"x" * 100),
+        (b'name="type"\r\nContent-Transfer-Encoding: bogus', b"input"),
+        (b'name="image"; filename="\0"', b"x"),
+        (b'name="image"; filename="\xff.png"', b"x"),
+        (b'name="image"; filename="a.png"\r\nX: ' + b"y" * 20_000, b"x"),
+        (b'name="image"; filename="a.png"\r\nContent-Type: multipart/mixed', b"x"),
+    ],
+)
+async def test_malformed_part_is_a_400(client: Client, headers: bytes, content: bytes) -> None:
+    parts = [(headers, content), (b'name="image"; filename="b.png"', b"x"), (b'name="type"', b"input")]
+    body = b"".join(b"--X\r\nContent-Disposition: form-data; %b\r\n\r\n%b\r\n" % part for part in parts)
+    headers_out = {"Content-Type": "multipart/form-data; boundary=X"}
+    answer = await client.post("/upload/image", data=body + b"--X--\r\n", headers=headers_out)
+    assert answer.status == 400
+    assert "error" in await answer.json()

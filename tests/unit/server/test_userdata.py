@@ -185,3 +185,32 @@ async def test_tree_refuses_what_is_no_directory(client: Client, home: Path, pat
 async def test_tree_of_a_new_user_is_empty(client: Client) -> None:
     answer = await client.get("/v2/userdata")
     assert json.loads(await answer.text()) == []
+
+
+async def test_name_below_a_file_is_refused_and_not_called_a_conflict(client: Client, home: Path) -> None:
+    for path in (
+        "/userdata/workflows%2Fa.json%2Fb",
+        "/userdata/workflows%2Fsub%2Fb.json/move/workflows%2Fa.json%2Fb",
+        "/userdata/" + "x%2F" * 1500 + "b",
+    ):
+        for query in ("", "?overwrite=false"):
+            assert (await client.post(url(path + query), data=b"x")).status == 400, path
+
+
+async def test_move_without_overwrite_keeps_the_old_file(client: Client, home: Path) -> None:
+    path = "/userdata/workflows%2Fa.json/move/workflows%2Fsub%2Fb.json"
+    (home / "workflows/a.json").write_text("new")
+    assert (await client.post(url(path + "?overwrite=false"))).status == 409
+    assert (home / "workflows/a.json").read_text() == "new"
+    assert (home / "workflows/sub/b.json").read_text() == "{}"
+    assert (await client.post(url(path))).status == 200
+    assert (home / "workflows/sub/b.json").read_text() == "new"
+
+
+async def test_file_that_vanishes_meanwhile_is_a_404(
+    client: Client, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("comfyserverless.server.routes.userdata.is_file", lambda path: True)
+    assert (await client.delete(url("/userdata/gone.json"))).status == 404
+    for query in ("", "?overwrite=false"):
+        assert (await client.post(url(f"/userdata/gone.json/move/b.json{query}"))).status == 404
