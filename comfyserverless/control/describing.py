@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import time
 import traceback
+from collections import deque
 from typing import Any
 
 from comfyserverless.control.files import FolderPaths
-from comfyserverless.core.errors import ComfyServerlessError, WorkerError
-from comfyserverless.core.ids import InvocationId
+from comfyserverless.core.errors import ComfyServerlessError, ModelFileError, WorkerError
+from comfyserverless.core.ids import InvocationId, NodeId
 from comfyserverless.core.values import outputs_in
+from comfyserverless.graph.declaration import FileChoices
 from comfyserverless.graph.lowering import NodeResult
-from comfyserverless.graph.plan import Link, PlanNode
+from comfyserverless.graph.plan import Constant, Link, Plan, PlanNode
+
+MODEL_FILE_ERROR = f"{ModelFileError.__module__}.{ModelFileError.__qualname__}"
 
 
 def now_ms() -> int:
@@ -42,6 +46,36 @@ def shown_inputs(node: PlanNode) -> dict[str, list[Any]]:
         name: [f"output {source.slot} of node {source.source}" if isinstance(source, Link) else source.value]
         for name, source in node.inputs.items()
     }
+
+
+def blamed_node(plan: Plan, node: NodeId, error: BaseException) -> NodeId:
+    """Return the node to show an error at: for a bad model file the loader upstream that names the file.
+
+    Weights are read when they are first used, often nodes later; the user has to change the loader.
+    """
+    if not isinstance(error, WorkerError) or error.exception_type != MODEL_FILE_ERROR:
+        return node
+    seen, queue = {node}, deque([node])
+    while queue:
+        current = plan.nodes[queue.popleft()]
+        if _names_file(current, str(error)):
+            return current.id
+        for source in current.inputs.values():
+            if isinstance(source, Link) and source.source not in seen:
+                seen.add(source.source)
+                queue.append(source.source)
+    return node
+
+
+def _names_file(node: PlanNode, text: str) -> bool:
+    """Tell whether one of a node's model file inputs is named in a text."""
+    for spec in node.declaration.inputs:
+        given = node.inputs.get(spec.name)
+        if isinstance(spec.type, FileChoices) and isinstance(given, Constant):
+            name = os.path.basename(str(given.value))
+            if name and name in text:
+                return True
+    return False
 
 
 def type_name(error: BaseException) -> str:

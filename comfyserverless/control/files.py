@@ -227,8 +227,11 @@ def _apply_extra_paths(files: FolderPaths, file: Path) -> None:
 
     try:
         sections = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
-        raise ConfigError(f"--extra-model-paths-config {file}: {exc}") from exc
+    except OSError as exc:
+        raise ConfigError(f"--extra-model-paths-config {file}: {exc.strerror}") from exc
+    except (UnicodeDecodeError, yaml.YAMLError) as exc:
+        reason = " ".join(str(exc).split())
+        raise ConfigError(f"--extra-model-paths-config {file}: {reason}") from exc
     if sections is None:
         return
     if not isinstance(sections, dict):

@@ -14,7 +14,15 @@ from typing import Any
 
 from comfyserverless.control.cache import CachedNode, NodeCache
 from comfyserverless.control.context import NodeContext, RunIdentity, RunServices
-from comfyserverless.control.describing import frames, mentions, now_ms, shown_files, shown_inputs, type_name
+from comfyserverless.control.describing import (
+    blamed_node,
+    frames,
+    mentions,
+    now_ms,
+    shown_files,
+    shown_inputs,
+    type_name,
+)
 from comfyserverless.control.node_run import NodeRun
 from comfyserverless.control.views import (
     NodeExecuted,
@@ -270,14 +278,14 @@ class Run:
     def _end_failed(self, error: _NodeError) -> None:
         cause = error.__cause__
         assert cause is not None
-        node = self.plan.nodes[error.node]
+        node = self.plan.nodes[blamed_node(self.plan, error.node, cause)]
         if not isinstance(cause, ComfyServerlessError):
             log.error("prompt %s, node %s failed", self.record.prompt_id, node.id, exc_info=cause)
         event = RunFailed(
             *self._identity(),
             node=node.id,
             node_type=node.declaration.name,
-            executed=tuple(self._executed),
+            executed=tuple(each for each in self._executed if each != node.id),
             exception_message=f"{cause}\n",
             exception_type=type_name(cause),
             traceback=frames(cause),

@@ -65,5 +65,4 @@ class ServerConfig:
     cors_origin: str | None = None
     max_upload_bytes: int = 100 * 1024 * 1024
     compress: bool = False
-    preview_size_px: int = 512
     argv: tuple[str, ...] = ()

@@ -111,7 +111,7 @@ class Execution:
             log.warning("out of memory in %s; dropping all cached weights", run.function)
             self.unload_models()
         else:
-            log.info("%s failed: %s: %s", run.function, type_name(error), error)
+            log.debug("%s failed: %s: %s", run.function, type_name(error), error)
         frames = format_frames(error, __file__)
         return InvocationFailed(run.invocation, type_name(error), _printable(error), frames, timing)
 

@@ -90,7 +90,7 @@ class Worker:
             case wire.UnloadModels():
                 self._lanes.call("gpu", self._execution.unload_models)
             case wire.Welcome(version=version):
-                log.info("worker %s joined, link version %d", self._parts.worker, version)
+                log.debug("worker %s joined, link version %d", self._parts.worker, version)
 
     def _on_peer_arena(self, message: wire.PeerArena) -> None:
         if not message.path:

@@ -61,7 +61,7 @@ class _Child:
 
 def run_zygote(options: ZygoteOptions) -> int:
     """Import, report `Ready`, then serve requests until the end. Returns the exit code."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     parent_pid = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the control process, which ends us in order
     signal.signal(signal.SIGHUP, lambda *_: os._exit(0) if os.getppid() != parent_pid else None)

@@ -103,8 +103,11 @@ class WorkerProcesses:
             task.cancel()
         zygote = self._zygote
         if zygote is not None and zygote.returncode is None:
-            with contextlib.suppress(ConnectionError, RuntimeError):
-                self._write(StopZygote())
+            with contextlib.suppress(ConnectionError, RuntimeError, ProcessLookupError):
+                if self._is_ready:
+                    self._write(StopZygote())
+                else:  # it reads requests only after its imports; it has no workers yet
+                    zygote.terminate()
             try:
                 await asyncio.wait_for(zygote.wait(), _STOP_TIMEOUT_S)
             except TimeoutError:
@@ -147,6 +150,7 @@ class WorkerProcesses:
             msgspec.json.encode(options).decode(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
+            process_group=0,  # Ctrl-C in a terminal is ours to handle, and ends the zygote in order
         )
         assert self._zygote.stdout is not None
         async for line in self._zygote.stdout:

@@ -1,0 +1,67 @@
+"""What an error report says, and where it points."""
+
+from __future__ import annotations
+
+from comfyserverless.control.describing import MODEL_FILE_ERROR, blamed_node, frames, shown_inputs, type_name
+from comfyserverless.core.errors import PromptError, WorkerError
+from comfyserverless.core.ids import NodeId
+from comfyserverless.graph.plan import Constant, Link, Plan, PlanNode
+from comfyserverless.nodes.registry import BUILTIN
+
+
+def node(name: str, kind: str, **inputs: Link | Constant) -> PlanNode:
+    declaration = BUILTIN.get(kind)
+    assert declaration is not None
+    return PlanNode(NodeId(name), declaration, inputs)
+
+
+def plan() -> Plan:
+    nodes = (
+        node("1", "CheckpointLoaderSimple", ckpt_name=Constant("sub/a.safetensors")),
+        node(
+            "2",
+            "LoraLoader",
+            model=Link(NodeId("1"), 0),
+            clip=Link(NodeId("1"), 1),
+            lora_name=Constant("b.safetensors"),
+        ),
+        node("3", "CLIPTextEncode", clip=Link(NodeId("2"), 1), text=Constant("x")),
+    )
+    return Plan({each.id: each for each in nodes}, (NodeId("3"),), {})
+
+
+def model_error(text: str) -> WorkerError:
+    return WorkerError(text, MODEL_FILE_ERROR)
+
+
+def test_bad_model_file_is_shown_at_the_loader_that_names_it() -> None:
+    assert blamed_node(plan(), NodeId("3"), model_error("b.safetensors is truncated")) == "2"
+    assert blamed_node(plan(), NodeId("3"), model_error("a.safetensors is truncated")) == "1"
+
+
+def test_other_errors_stay_at_the_node_that_failed() -> None:
+    assert blamed_node(plan(), NodeId("3"), model_error("c.safetensors is truncated")) == "3"
+    assert blamed_node(plan(), NodeId("3"), WorkerError("a.safetensors", "ValueError")) == "3"
+    assert blamed_node(plan(), NodeId("3"), PromptError("a.safetensors")) == "3"
+
+
+def test_worker_error_keeps_its_type_and_frames() -> None:
+    error = WorkerError("no", "torch.OutOfMemoryError", ("one", "two"))
+    assert (type_name(error), frames(error)) == ("torch.OutOfMemoryError", ("one", "two"))
+    assert type_name(ValueError()) == "ValueError"
+
+
+def test_our_own_errors_show_no_frames_and_others_do() -> None:
+    caught: dict[str, tuple[str, ...]] = {}
+    for error in (PromptError("x"), KeyError("x")):
+        try:
+            raise error
+        except (PromptError, KeyError) as exc:
+            caught[type_name(exc)] = frames(exc)
+    assert caught["comfyserverless.core.errors.PromptError"] == ()
+    assert len(caught["KeyError"]) == 1
+
+
+def test_inputs_are_shown_as_literals_and_links_by_their_source() -> None:
+    shown = shown_inputs(plan().nodes[NodeId("3")])
+    assert shown == {"clip": ["output 1 of node 2"], "text": ["x"]}
