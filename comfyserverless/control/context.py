@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from comfyserverless.control.dispatch import Call, Dispatcher, Observer
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.keys import cost_key, weight_keys
-from comfyserverless.control.saving import Publisher, destination
+from comfyserverless.control.saving import Publisher, destination, remove_parts
 from comfyserverless.core.errors import InvariantError, WorkerError
 from comfyserverless.core.ids import InvocationId, NodeId, PromptId, TenantId
 from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS
@@ -28,13 +28,17 @@ PREVIEW_PORT = "preview"
 
 @dataclass(frozen=True, slots=True)
 class RunServices:
-    """What all nodes of all runs share. preview_method: for prompts that do not ask for one."""
+    """What all nodes of all runs share.
+
+    preview_method: for prompts that do not ask for one. staging_tag: this server's, in names of part files.
+    """
 
     dispatcher: Dispatcher
     files: FolderPaths
     publisher: Publisher
     embeds_metadata: bool
     preview_method: str
+    staging_tag: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +118,15 @@ class NodeContext:
         self._emitted.append(spec.id)
         self._unfinished += 1
         self._idle.clear()
-        self._services.dispatcher.submit(Call(spec, inputs, self._observe(progress)))
+        call = Call(spec, inputs, self._observe(progress), _cleanup(inputs))
+        self._services.dispatcher.submit(call)
         return Emitted(spec.id)
 
     def staging_stem(self) -> str:
         """Return a stem for part files that no other save uses and a repeated call of this one does."""
         tag = f"{self._identity.run}/{self._hidden.unique_id}/{len(self._emitted)}"
-        return f".{hashlib.blake2b(tag.encode(), digest_size=12).hexdigest()}"
+        digest = hashlib.blake2b(tag.encode(), digest_size=12).hexdigest()
+        return f".{self._services.staging_tag}-{digest}"
 
     async def result(self, output: Output) -> Value:
         """Wait for an output's value. Raises WorkerError if the invocation fails."""
@@ -173,6 +179,14 @@ class NodeContext:
                 self._idle.set()
 
         return observe
+
+
+def _cleanup(inputs: Mapping[str, Value]) -> Callable[[], None] | None:
+    """Return what removes the files that a saving function has written and nobody published."""
+    match inputs:
+        case {"directory": str(directory), "stem": str(stem)}:
+            return lambda: remove_parts(directory, stem)
+    return None
 
 
 def _producers(values: Iterable[Value]) -> tuple[InvocationId, ...]:

@@ -40,11 +40,15 @@ Observer = Callable[[Mapping[str, Value], WorkerError | None], None]
 
 @dataclass(slots=True)
 class Call:
-    """What must be known to run an invocation, again if need be."""
+    """What must be known to run an invocation, again if need be.
+
+    forgotten: called once, when it has left its lane for good and nobody can want its result any more.
+    """
 
     spec: InvocationSpec
     inputs: dict[str, Value]
     observer: Observer | None
+    forgotten: Callable[[], None] | None = None
 
 
 class Dispatcher:
@@ -260,10 +264,12 @@ class Dispatcher:
                 self._report(call.spec.id, call, {}, error)
 
     def _forget(self, invocation: InvocationId) -> None:
-        self._calls.pop(invocation, None)
+        call = self._calls.pop(invocation, None)
         self._failures.pop(invocation, None)
         for waiter in self._waiters.pop(invocation, ()):
             waiter.cancel()
+        if call is not None and call.forgotten is not None:
+            call.forgotten()
 
     def _settle(self, worker: WorkerId, invocation: InvocationId) -> None:
         self._running.get(worker, {}).pop(invocation, None)

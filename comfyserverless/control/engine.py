@@ -62,12 +62,12 @@ class Engine:
             publisher=Publisher(),
             embeds_metadata=config.embeds_metadata,
             preview_method=config.preview_method,
+            staging_tag=self._scratch.tag,
         )
 
     async def start(self) -> None:
         """Start the worker processes in the background and begin to run prompts; returns at once."""
-        for kind in ("output", "temp"):
-            remove_staged(self._files.base(kind))
+        self._remove_staged()
         await self._pool.start()
 
     async def stop(self) -> None:
@@ -78,8 +78,11 @@ class Engine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._pool.stop()
         self._scratch.close()
+        self._remove_staged()
+
+    def _remove_staged(self) -> None:
         for kind in ("output", "temp"):
-            remove_staged(self._files.base(kind))
+            remove_staged(self._files.base(kind), self._scratch.is_live)
 
     def subscribe(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
         """Call `listener` with every notice, in order, on the event loop; returns the way to unsubscribe."""

@@ -7,16 +7,21 @@ leaves a second copy.
 
 from __future__ import annotations
 
+import itertools
+import logging
 import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.graph.lowering import Destination
 
+log = logging.getLogger(__name__)
+
 STAGED_SUFFIX = ".part"
+_STAGED = re.compile(r"\.(comfyserverless-\d+-\d+-[0-9a-f]+)-[0-9a-f]+_\d+\.part")
 _TIME_TOKENS = {
     "%year%": "%Y",
     "%month%": "%m",
@@ -61,7 +66,18 @@ class Publisher:
         self._last: dict[tuple[str, str], int] = {}
 
     def publish(self, place: Destination, staged: Sequence[str], extension: str) -> list[dict[str, str]]:
-        """Move staged files to `{name}_{counter:05}_.{extension}`; returns ComfyUI's file items in order."""
+        """Move staged files to `{name}_{counter:05}_.{extension}`; returns ComfyUI's file items in order.
+
+        Raises OSError if the disk refuses one; those before it stay published, the staged rest is removed.
+        """
+        try:
+            return self._publish(place, staged, extension)
+        except OSError:
+            for path in staged:
+                _remove_part(path)
+            raise
+
+    def _publish(self, place: Destination, staged: Sequence[str], extension: str) -> list[dict[str, str]]:
         counter = self._next_counter(place)
         items = []
         for index, path in enumerate(staged):
@@ -95,7 +111,11 @@ def _claim(staged: str, final: str) -> bool:
             os.close(os.open(final, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return False
-        os.replace(staged, final)
+        try:
+            os.replace(staged, final)
+        except OSError:
+            os.unlink(final)
+            raise
         return True
     os.unlink(staged)
     return True
@@ -107,9 +127,30 @@ def _exists_numbered(place: Destination, counter: int) -> bool:
     return any(os.path.exists(os.path.join(place.directory, f"{start}.{kind}")) for kind in ("png", "latent"))
 
 
-def remove_staged(base: Path) -> None:
-    """Remove staging files that an earlier, killed server left below a base folder."""
+def remove_parts(directory: str, stem: str) -> None:
+    """Remove what a saving function wrote, `{stem}_0.part` and so on, if it was not published."""
+    for index in itertools.count():
+        try:
+            os.unlink(os.path.join(directory, f"{stem}_{index}{STAGED_SUFFIX}"))
+        except OSError:  # published, never written, or out of reach: none of the later ones is there either
+            return
+
+
+def remove_staged(base: Path, is_live: Callable[[str], bool]) -> None:
+    """Remove staging files below a base folder that a killed server left, and no other hidden files.
+
+    is_live: tell whether the server of a staging tag still runs; servers may share a folder.
+    """
     for directory, _, files in os.walk(base):
         for name in files:
-            if name.startswith(".") and name.endswith(STAGED_SUFFIX):
-                os.unlink(os.path.join(directory, name))
+            if (match := _STAGED.fullmatch(name)) and not is_live(match[1]):
+                _remove_part(os.path.join(directory, name))
+
+
+def _remove_part(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except OSError as exc:
+        log.warning("Cannot remove the unfinished file %s: %s", path, exc.strerror)

@@ -157,3 +157,30 @@ async def test_samplers_with_history_survive_a_lost_worker(
         killed = await kill_worker_at_step(client, graph(3, 8, sampler), 3)
         assert killed.outcome == "execution_success"
         assert await picture(client, killed) == undisturbed
+
+
+async def wait_for_files(folder: Path, *, are_there: bool, within_s: float = 30.0) -> None:
+    """Wait until a folder has files, hidden ones too, or has none."""
+    async with asyncio.timeout(within_s):
+        while True:
+            if bool(os.listdir(folder)) is are_there:
+                return
+            await asyncio.sleep(0.005)
+
+
+async def test_interrupt_while_a_picture_is_written_leaves_no_file(start_server: START) -> None:
+    server = start_server()
+    Image.effect_noise((64, 64), 90).convert("RGB").save(server.folder("input") / "noise.png")
+    size = {"width": 4096, "height": 4096, "upscale_method": "lanczos", "crop": "disabled"}
+    prompt = {
+        "1": {"class_type": "LoadImage", "inputs": {"image": "noise.png"}},
+        "2": {"class_type": "ImageScale", "inputs": {"image": ["1", 0], **size}},
+        "3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "big"}},
+    }
+    async with Client(server.url) as client:
+        await client.wait_for_workers()
+        prompt_id = await client.submit(prompt)
+        await wait_for_files(server.folder("output"), are_there=True)
+        await client.post("/interrupt", {})
+        assert (await client.listen(prompt_id)).outcome == "execution_interrupted"
+        await wait_for_files(server.folder("output"), are_there=False)

@@ -24,19 +24,23 @@ def shared_folder() -> Path:
 class Scratch:
     """Hold one server's scratch files.
 
-    prefix: path prefix of its arenas; spare_prefix: the same on disk, for arenas that memory has no room for;
-    folder: private, for the socket.
+    tag: its name, which no other server has; prefix: path prefix of its arenas; spare_prefix: the same on disk,
+    for arenas that memory has no room for; folder: private, for the socket.
     """
 
     def __init__(self, shared: Path) -> None:
         remove_stale(shared)
-        self.prefix = shared / f"{_NAME}{os.getuid()}-{os.getpid()}-{secrets.token_hex(4)}-"
+        self.tag = f"{_NAME}{os.getuid()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.prefix = shared / f"{self.tag}-"
         self.spare_prefix = Path(tempfile.gettempdir()) / self.prefix.name
         self._lock_path = Path(f"{self.prefix}lock")
-        self._lock = os.open(self._lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        self._lock = _make_locked(self._lock_path)
         self.folder = Path(f"{self.prefix}run")
         self.folder.mkdir(mode=0o700)
+
+    def is_live(self, tag: str) -> bool:
+        """Tell whether the server of a tag still runs, or ended after this one had started."""
+        return self._lock_path.with_name(f"{tag}-lock").exists()
 
     def close(self) -> None:
         """Remove everything, the lock last."""
@@ -62,6 +66,15 @@ def remove_stale(shared: Path) -> int:
         finally:
             os.close(lock)
     return removed
+
+
+def _make_locked(lock_path: Path) -> int:
+    """Make a lock file that is held from when it has its name: others must not take it for a dead server's."""
+    nameless = Path(f"{lock_path}.new")
+    lock = os.open(nameless, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    nameless.rename(lock_path)
+    return lock
 
 
 def _remove(lock_path: Path) -> None:

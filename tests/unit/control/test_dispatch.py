@@ -43,7 +43,12 @@ class Bench:
 
     def submit(self, name: str, **inputs: Value) -> Output:
         needs = dict.fromkeys(output.invocation for output in values.outputs_in(dict(inputs)))
-        spec = InvocationSpec(
+        call = Call(self.spec(name, *needs), inputs, lambda _, error: self.outcomes.update({name: error}))
+        self.dispatcher.submit(call)
+        return Output(call.spec.id, "out")
+
+    def spec(self, name: str, *needs: InvocationId) -> InvocationSpec:
+        return InvocationSpec(
             id=InvocationId(name),
             run=RUN,
             tenant=DEFAULT_TENANT,
@@ -51,10 +56,8 @@ class Bench:
             function="f",
             lane="gpu",
             cost_key="f",
-            needs=tuple(needs),
+            needs=needs,
         )
-        self.dispatcher.submit(Call(spec, inputs, lambda _, error: self.outcomes.update({name: error})))
-        return Output(spec.id, "out")
 
     def started(self) -> list[str]:
         return [m.invocation for _, m in self.sent if isinstance(m, wire.RunInvocation)]
@@ -236,3 +239,25 @@ async def test_pinned_result_outlives_its_run_and_nothing_is_left_after() -> Non
     bench.dispatcher.unpin([output.invocation], "cache")
     assert bench.dispatcher.counts() == {"calls": 0, "results": 0, "tensors": 0}
     assert bench.freed() == ["t-a"]
+
+
+@pytest.mark.parametrize("end", ["cancelled", "done", "failed", "worker lost"])
+async def test_what_an_invocation_left_behind_is_cleared_once_it_left_its_lane(end: str) -> None:
+    bench = Bench(W0)
+    bench.submit("a")
+    cleared: list[str] = []
+    call = Call(bench.spec("b"), {}, None, lambda: cleared.append("b"))
+    bench.finish("a")
+    bench.dispatcher.submit(call)
+    bench.close("a", "b")
+    assert cleared == []
+    if end == "cancelled":
+        bench.dispatcher.cancelled(W0, wire.InvocationCancelled(InvocationId("b"), wire.Timing()))
+    elif end == "done":
+        bench.finish("b")
+    elif end == "failed":
+        bench.fail("b")
+    else:
+        bench.dispatcher.worker_lost(W0)
+    assert cleared == ["b"]
+    assert bench.dispatcher.counts() == {"calls": 0, "results": 0, "tensors": 0}

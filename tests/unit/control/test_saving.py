@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from comfyserverless.control import saving
-from comfyserverless.control.saving import Publisher, destination, remove_staged
+from comfyserverless.control.saving import Publisher, destination, remove_parts, remove_staged
 from comfyserverless.core.errors import PromptError
 
 NOW = time.struct_time((2026, 3, 4, 5, 6, 7, 2, 63, 0))
@@ -93,8 +93,26 @@ def test_file_system_without_links_still_publishes_once(
     assert not (tmp_path / ".a_0.part").exists()
 
 
-def test_staging_files_of_a_killed_server_are_removed(tmp_path: Path) -> None:
+def test_only_staging_files_of_dead_servers_are_removed(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
-    stage(tmp_path / "sub", ".a_0.part", "keep.part", "x_00001_.png")
-    remove_staged(tmp_path)
-    assert sorted(path.name for path in (tmp_path / "sub").iterdir()) == ["keep.part", "x_00001_.png"]
+    live, dead = ".comfyserverless-0-7-a1-beef_0.part", ".comfyserverless-0-8-a1-beef_0.part"
+    stage(tmp_path / "sub", live, dead, ".download_0.part", "keep.part", "x_00001_.png")
+    remove_staged(tmp_path, {"comfyserverless-0-7-a1"}.__contains__)
+    left = sorted(path.name for path in (tmp_path / "sub").iterdir())
+    assert left == [live, ".download_0.part", "keep.part", "x_00001_.png"]
+
+
+def test_parts_that_nobody_published_are_removed(tmp_path: Path) -> None:
+    stage(tmp_path, ".a_0.part", ".a_1.part", ".ab_0.part", ".b_0.part")
+    remove_parts(str(tmp_path), ".a")
+    remove_parts(str(tmp_path / "gone"), ".a")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".ab_0.part", ".b_0.part"]
+
+
+def test_failed_publication_leaves_no_part_and_no_empty_file(tmp_path: Path) -> None:
+    place = destination(tmp_path, "output", "x", (0, 0), NOW)
+    (first, lost, last) = stage(tmp_path, ".a_0.part", ".a_1.part", ".a_2.part")
+    Path(lost).unlink()
+    with pytest.raises(FileNotFoundError):
+        Publisher().publish(place, [first, lost, last], "png")
+    assert [path.name for path in tmp_path.iterdir()] == ["x_00001_.png"]

@@ -28,3 +28,12 @@ def test_files_of_a_dead_server_are_removed_and_those_of_a_live_one_kept(tmp_pat
     assert arena.read_bytes() == b"live"
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(dead)]
     live.close()
+
+
+def test_servers_know_by_tag_which_others_run(tmp_path: Path) -> None:
+    first, second = Scratch(tmp_path), Scratch(tmp_path)
+    assert second.is_live(first.tag)
+    first.close()
+    assert not second.is_live(first.tag)
+    assert second.is_live(second.tag)
+    second.close()
