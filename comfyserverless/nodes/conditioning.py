@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.graph.declaration import NodeDeclaration, OutputSpec
 from comfyserverless.graph.lowering import LoweringContext, NodeResult
 from comfyserverless.nodes.specs import socket, text, whole
 from comfyserverless.nodes.taking import Inputs, take_clip, take_conditioning
 
+#: Each entry is a model call per step; joining a conditioning with itself over and over doubles it.
+MAX_ENTRIES = 256
+#: More than the encoders take in the end, and few enough to be counted in seconds.
+MAX_TEXT_CHARS = 1_000_000
+
 
 async def _encode_text(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    if len(inputs["text"]) > MAX_TEXT_CHARS:
+        raise PromptError(f"text has {len(inputs['text'])} characters, at most {MAX_TEXT_CHARS} are possible")
     encoded = ctx.emit("text.encode", clip=take_clip(inputs), text=inputs["text"])
     return NodeResult(([[encoded.out("cond"), {"pooled_output": encoded.out("pooled")}]],))
 
@@ -21,8 +29,10 @@ async def _set_last_layer(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
 
 
 async def _combine(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
-    both = take_conditioning(inputs, "conditioning_1") + take_conditioning(inputs, "conditioning_2")
-    return NodeResult((both,))
+    first, second = take_conditioning(inputs, "conditioning_1"), take_conditioning(inputs, "conditioning_2")
+    if (count := len(first) + len(second)) > MAX_ENTRIES:
+        raise PromptError(f"The combined conditioning has {count} entries, at most {MAX_ENTRIES} are possible")
+    return NodeResult((first + second,))
 
 
 NODES = (

@@ -6,6 +6,7 @@ once per model call, however many conditionings hold them.
 
 from __future__ import annotations
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import Value
 from comfyserverless.graph.declaration import InputSpec, NodeDeclaration, OutputSpec
 from comfyserverless.graph.lowering import LoweringContext, NodeResult
@@ -23,6 +24,10 @@ CONTROL = "control"
 
 APPLIES_TO_NEGATIVE = "control_apply_to_uncond"
 """Option of a conditioning: a negative without any control gets this one's (the old apply node)."""
+
+
+MAX_APPLICATIONS = 64
+"""How many ControlNets one conditioning, and one sampler, takes: lists that grow with every node must end."""
 
 
 async def _apply_to_pair(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
@@ -56,6 +61,8 @@ def _application(inputs: Inputs, start_percent: float, end_percent: float) -> di
 def _attach(
     conditioning: Conditioning, application: dict[str, Value], *, applies_to_negative: bool
 ) -> Conditioning:
+    if any(len(options.get(CONTROL, ())) >= MAX_APPLICATIONS for _, options in conditioning):
+        raise _too_many()
     return [
         [
             tensor,
@@ -87,13 +94,22 @@ def spread_to_negative(positive: Conditioning, negative: Conditioning) -> Condit
 
 
 def distinct_applications(positive: Conditioning, negative: Conditioning) -> list[dict[str, Value]]:
-    """List the different applications of both sides, in the order in which they are first met."""
+    """List the different applications of both sides, in the order in which they are first met.
+
+    Raises PromptError if there are more than MAX_APPLICATIONS.
+    """
     found: list[dict[str, Value]] = []
     for _, options in [*positive, *negative]:
         for application in options.get(CONTROL, ()):
             if application not in found:
                 found.append(application)
+        if len(found) > MAX_APPLICATIONS:
+            raise _too_many()
     return found
+
+
+def _too_many() -> PromptError:
+    return PromptError(f"More than {MAX_APPLICATIONS} ControlNets are applied together")
 
 
 def _percent(name: str, default: float) -> InputSpec:

@@ -7,6 +7,7 @@ noise level; the residuals arrive through a callback port while both run.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from comfyserverless.nodes.taking import (
 )
 
 _NO_PREVIEW = "none"
+_STEPS_PER_TURN = 64
 #: The parts of a LATENT that sampling reads.
 _LATENT_PORT_KEYS = ("samples", "batch_index", "noise_mask")
 
@@ -106,12 +108,12 @@ async def _sample(ctx: LoweringContext, inputs: Inputs, schedule: _Schedule) -> 
     )
     plan = await ctx.result(begin.out("plan"))
     walk = _walk_evaluations if applications else _walk_steps
-    state = walk(ctx, guided, plan, begin.out("state"))
+    state = await walk(ctx, guided, plan, begin.out("state"))
     end = ctx.emit("sample.end", model=guided.model, state=state)
     return NodeResult(({**latent, "samples": end.out("samples")},))
 
 
-def _walk_steps(ctx: LoweringContext, guided: _Guided, plan: Mapping[str, Any], state: Value) -> Value:
+async def _walk_steps(ctx: LoweringContext, guided: _Guided, plan: Mapping[str, Any], state: Value) -> Value:
     """Emit one denoise.step per step; return the last state."""
     for step in range(plan["steps"]):
         state = ctx.emit(
@@ -123,18 +125,21 @@ def _walk_steps(ctx: LoweringContext, guided: _Guided, plan: Mapping[str, Any], 
             preview=ctx.preview_method,
             **guided.ports(),
         ).out("state")
+        await _let_others_in(step)
     return state
 
 
-def _walk_evaluations(ctx: LoweringContext, guided: _Guided, plan: Mapping[str, Any], state: Value) -> Value:
+async def _walk_evaluations(
+    ctx: LoweringContext, guided: _Guided, plan: Mapping[str, Any], state: Value
+) -> Value:
     """Emit, per model call, the ControlNets that are active and a denoise.step; return the last state."""
-    for evaluation in plan["evaluations"]:
+    for index, evaluation in enumerate(plan["evaluations"]):
         active = evaluation["controls"]
-        if any(not 0 <= index < len(guided.applications) for index in active):
+        if any(not 0 <= each < len(guided.applications) for each in active):
             raise InvariantError(f"sample.begin planned controls {active} of {len(guided.applications)}")
         residuals = [
-            _run_control(ctx, guided, state, index) if index in active else None
-            for index in range(len(guided.applications))
+            _run_control(ctx, guided, state, each) if each in active else None
+            for each in range(len(guided.applications))
         ]
         ends_step = evaluation["last_of_step"]
         state = ctx.emit(
@@ -146,7 +151,14 @@ def _walk_evaluations(ctx: LoweringContext, guided: _Guided, plan: Mapping[str, 
             preview=ctx.preview_method if ends_step else _NO_PREVIEW,
             **guided.ports(),
         ).out("state")
+        await _let_others_in(index)
     return state
+
+
+async def _let_others_in(step: int) -> None:
+    """Give way now and then: ten thousand steps are a second of emitting, and every request waits for it."""
+    if step % _STEPS_PER_TURN == _STEPS_PER_TURN - 1:
+        await asyncio.sleep(0)
 
 
 def _run_control(ctx: LoweringContext, guided: _Guided, state: Value, index: int) -> Value:

@@ -9,6 +9,7 @@ import pytest
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.ids import InvocationId
 from comfyserverless.core.values import Output
+from comfyserverless.nodes.conditioning import MAX_ENTRIES, MAX_TEXT_CHARS
 from tests.support.graph_fakes import FakeContext
 from tests.support.graph_lowered import CLIP, output
 
@@ -48,3 +49,18 @@ async def test_combined_conditionings_keep_all_entries_in_order() -> None:
 async def test_value_of_another_shape_is_refused(value: object) -> None:
     with pytest.raises(PromptError, match="'conditioning_2' takes a CONDITIONING"):
         await output("ConditioningCombine", conditioning_1=cond("a"), conditioning_2=value)
+
+
+async def test_conditioning_cannot_be_doubled_without_end() -> None:
+    value = cond("a")
+    while len(value) < MAX_ENTRIES:
+        value = await output("ConditioningCombine", conditioning_1=value, conditioning_2=value)
+    with pytest.raises(PromptError, match=f"entries, at most {MAX_ENTRIES} are possible"):
+        await output("ConditioningCombine", conditioning_1=value, conditioning_2=value)
+
+
+async def test_text_that_no_encoder_takes_is_refused_before_it_is_sent() -> None:
+    ctx = FakeContext()
+    with pytest.raises(PromptError, match=f"at most {MAX_TEXT_CHARS} are possible"):
+        await output("CLIPTextEncode", ctx, clip=CLIP, text="a" * (MAX_TEXT_CHARS + 1))
+    assert ctx.calls == []

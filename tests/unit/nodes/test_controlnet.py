@@ -9,7 +9,7 @@ import pytest
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.ids import InvocationId
 from comfyserverless.core.values import ControlNetRef, FileRef, Output
-from comfyserverless.nodes.controlnet import distinct_applications, spread_to_negative
+from comfyserverless.nodes.controlnet import MAX_APPLICATIONS, distinct_applications, spread_to_negative
 from tests.support.graph_fakes import FakeContext
 from tests.support.graph_lowered import lower, output
 from tests.unit.nodes.test_conditioning import cond
@@ -116,3 +116,23 @@ def test_equal_applications_are_listed_once_in_first_seen_order() -> None:
     positive = cond("a", control=[two]) + cond("b", control=[one, two])
     negative = cond("n", control=[application()]) + cond("m")
     assert distinct_applications(positive, negative) == [two, one]
+
+
+async def test_chain_of_controlnets_has_an_end() -> None:
+    pair = (cond("p"), cond("n"))
+    for _ in range(MAX_APPLICATIONS):
+        pair = await attach(*pair)
+    assert len(pair[0][0][1]["control"]) == MAX_APPLICATIONS
+    with pytest.raises(PromptError, match=f"More than {MAX_APPLICATIONS} ControlNets"):
+        await attach(*pair)
+
+
+def test_sampler_takes_no_more_different_controlnets_than_one_conditioning() -> None:
+    entries = [
+        entry
+        for index in range(MAX_APPLICATIONS + 1)
+        for entry in cond("p", control=[application(strength=index / 100)])
+    ]
+    assert len(distinct_applications(entries[1:], [])) == MAX_APPLICATIONS
+    with pytest.raises(PromptError, match=f"More than {MAX_APPLICATIONS} ControlNets"):
+        distinct_applications(entries, [])
