@@ -108,8 +108,10 @@ class WorkerPool:
         self.dispatcher.worker_joined(hello.worker, hello.lanes)
 
     def received(self, worker: WorkerId, message: wire.FromWorker) -> None:
-        """Route a worker's message."""
-        state = self._joined[worker]
+        """Route a worker's message; what comes after the loss of its process was noticed is ignored."""
+        state = self._joined.get(worker)
+        if state is None:
+            return
         state.heard_at_s = time.monotonic()
         match message:
             case wire.InvocationDone():
@@ -127,20 +129,17 @@ class WorkerPool:
         """Take back what a worker had, once."""
         if self._joined.pop(worker, None) is not None:
             log.log(logging.DEBUG if self._is_stopping else logging.WARNING, "worker %s is lost", worker)
+            self._processes.kill(worker)  # first: what it ran may run elsewhere at once
             self._let_go(worker)
             self.dispatcher.worker_lost(worker)
-            self._processes.kill(worker)
 
     # ---------------------------------------------------------------------------------------------
 
     async def _watch_silence(self) -> None:
         while True:
             await asyncio.sleep(_WATCH_EVERY_S)
-            limit_s = time.monotonic() - _SILENCE_LIMIT_S
-            for worker, state in list(self._joined.items()):
-                if state.heard_at_s < limit_s:
-                    log.error("worker %s was silent for %.0f s; killing it", worker, _SILENCE_LIMIT_S)
-                    self._processes.kill(worker)
+            heard_at_s = {worker: state.heard_at_s for worker, state in self._joined.items()}
+            self._processes.kill_silent(heard_at_s, time.monotonic() - _SILENCE_LIMIT_S)
 
     def _view(self, slot: Slot) -> WorkerView:
         empty = WorkerView(

@@ -14,7 +14,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,7 +54,8 @@ class Slot:
     starts: int = 0
     started_at_s: float = 0.0
     young_deaths: int = 0
-    arena_path: Path | None = None
+    #: where its arena may be: preferred place, spare place.
+    arena_paths: tuple[Path, ...] = ()
 
 
 def count_gpus() -> int:
@@ -127,6 +128,19 @@ class WorkerProcesses:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(slot.pid, signal.SIGKILL)
 
+    def kill_silent(self, heard_at_s: Mapping[WorkerId, float], since_s: float) -> None:
+        """Kill workers that said nothing since a moment; one that never did counts from its start."""
+        for slot in self.slots:
+            if slot.worker is None or slot.pid is None:
+                continue
+            last_s = heard_at_s.get(slot.worker, slot.started_at_s)
+            if last_s < since_s:
+                silent_s = time.monotonic() - last_s
+                log.error(
+                    "worker %s (pid %d) was silent for %.0f s; killing it", slot.worker, slot.pid, silent_s
+                )
+                self.kill(slot.worker)
+
     async def _run(self) -> None:
         """Run one zygote after the other until stopped."""
         failures = 0
@@ -135,8 +149,7 @@ class WorkerProcesses:
             await self._run_zygote()
             self._is_ready = False
             for slot in self.slots:
-                if slot.worker is not None and slot.pid is not None:
-                    self._over(slot)
+                self._over(slot)
             failures = failures + 1 if time.monotonic() - began_s < _YOUNG_S else 1
             log.error("the worker zygote ended; starting it again")
             await asyncio.sleep(min(2.0**failures - 1, _MAX_BACKOFF_S))
@@ -192,14 +205,15 @@ class WorkerProcesses:
         slot.token = secrets.token_hex(16)
         slot.starts += 1
         slot.started_at_s = time.monotonic()
-        slot.arena_path = Path(f"{self._scratch.prefix}{slot.worker}.arena")
+        prefixes = (self._scratch.prefix, self._scratch.spare_prefix)
+        slot.arena_paths = tuple(Path(f"{prefix}{slot.worker}.arena") for prefix in prefixes)
         self._write(
             SpawnWorker(
                 worker=slot.worker,
                 token=slot.token,
                 link=self._link,
-                arena_path=str(slot.arena_path),
-                arena_fallback_path=f"{self._scratch.spare_prefix}{slot.worker}.arena",
+                arena_path=str(slot.arena_paths[0]),
+                arena_fallback_path=str(slot.arena_paths[1]),
                 arena_bytes=self._config.arena_bytes,
                 threads=self._threads,
                 device_index=slot.device_index,
@@ -236,6 +250,6 @@ class WorkerProcesses:
 
 
 def _remove_arena(slot: Slot) -> None:
-    if slot.arena_path is not None:
-        slot.arena_path.unlink(missing_ok=True)
-        slot.arena_path = None
+    for path in slot.arena_paths:
+        path.unlink(missing_ok=True)
+    slot.arena_paths = ()
