@@ -8,8 +8,15 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from comfyserverless.functions.guided import LATENT_CELL_PX, Point, model_inputs, parametrization_of, point_of
-from comfyserverless.sampling.guidance import Batch, Guidance, fit_batch
+from comfyserverless.functions.guided import (
+    LATENT_CELL_PX,
+    Point,
+    guidance_of,
+    model_inputs,
+    parametrization_of,
+    point_of,
+)
+from comfyserverless.sampling.guidance import Batch, fit_batch
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
 
 _PORTS = ("model", "control_net", "state", "positive", "negative", "cfg", "applications", "application")
@@ -37,7 +44,7 @@ class ControlNetRun(ModelFn):
     @torch.no_grad()
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return residuals by batch index, times strength, for each batch whose chain has the application."""
-        guidance = Guidance(inputs["positive"], inputs["negative"], inputs["cfg"], inputs["applications"])
+        guidance = guidance_of(inputs, inputs["state"]["sampler"])
         point = point_of(inputs["state"], parametrization_of(components["facts"]))
         index: int = inputs["application"]
         return {

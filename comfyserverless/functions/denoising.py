@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import torch
 
 from comfyserverless.core.errors import InvariantError
-from comfyserverless.functions.guided import denoise, parametrization_of, point_of, to_output_units
+from comfyserverless.functions.guided import denoise, guidance_of, parametrization_of, point_of, to_output_units
 from comfyserverless.functions.preview import encode_preview
-from comfyserverless.sampling.guidance import Guidance
 from comfyserverless.sampling.masking import KeptPart
+from comfyserverless.sampling.samplers.base import UncondSampler
 from comfyserverless.sampling.samplers.registry import find_sampler
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
 
@@ -49,13 +49,19 @@ class DenoiseStep(ModelFn):
         """
         state, residuals = inputs["state"], inputs["residuals"]
         parametrization, sampler = parametrization_of(components["facts"]), find_sampler(state["sampler"])
-        guidance = Guidance(inputs["positive"], inputs["negative"], inputs["cfg"], inputs["applications"])
+        guidance = guidance_of(inputs, state["sampler"])
         step = state["walk"]["step"]
         while True:
-            denoised = denoise(point_of(state, parametrization), guidance, components["diffusion"], residuals)
+            point = point_of(state, parametrization)
+            estimate = denoise(point, guidance, components["diffusion"], residuals)
+            denoised = estimate.denoised
             if "mask" in state:
                 denoised = KeptPart(**state["mask"]).after(denoised)
-            state = {**state, "walk": sampler.advance(state["walk"], denoised)}
+            if isinstance(sampler, UncondSampler) and estimate.uncond is not None:
+                walk = sampler.advance_with(state["walk"], denoised, estimate.uncond)
+            else:
+                walk = sampler.advance(state["walk"], denoised)
+            state = {**state, "walk": walk}
             if inputs["single_evaluation"] or state["walk"]["step"] != step:
                 break
             if len(residuals):

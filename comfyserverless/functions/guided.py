@@ -16,9 +16,10 @@ import torch
 from torch import Tensor
 
 from comfyserverless.models.families.base import DiffusionModel, ModelFacts
-from comfyserverless.sampling.guidance import Batch, Guidance, combine, fit_batch, plan_batches
+from comfyserverless.sampling.guidance import Batch, Estimate, Guidance, combine, fit_batch, plan_batches
 from comfyserverless.sampling.masking import KeptPart
 from comfyserverless.sampling.parametrization import Parametrization, discrete_parametrization
+from comfyserverless.sampling.samplers.base import UncondSampler
 from comfyserverless.sampling.samplers.registry import find_sampler
 
 LATENT_CELL_PX = 8
@@ -72,6 +73,17 @@ def to_output_units(x: Tensor, facts: ModelFacts) -> Tensor:
     return samples + facts.shift_factor if facts.shift_factor else samples
 
 
+def guidance_of(inputs: Mapping[str, Any], sampler: str) -> Guidance:
+    """Return what guides an evaluation, from the ports that all sampling functions share."""
+    return Guidance(
+        inputs["positive"],
+        inputs["negative"],
+        inputs["cfg"],
+        inputs["applications"],
+        needs_negative=isinstance(find_sampler(sampler), UncondSampler),
+    )
+
+
 def point_of(state: Mapping[str, Any], parametrization: Parametrization) -> Point:
     """Return the point that a state's walk asks for, with the kept part of a masked image put in."""
     x, sigma = find_sampler(state["sampler"]).query(state["walk"])
@@ -105,8 +117,8 @@ def denoise(
     guidance: Guidance,
     diffusion: DiffusionModel,
     residuals: Sequence[Mapping[str, Residuals] | None],
-) -> Tensor:
-    """Return the guided estimate of the clean latent at a point; inputs are unchanged.
+) -> Estimate:
+    """Return the estimate of the clean latent at a point; inputs are unchanged.
 
     residuals: what each control application adds, in the order of guidance.applications: by batch index, None
     or no entry where it does not act.

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from comfyserverless.core.errors import PromptError
-from comfyserverless.functions.guided import parametrization_of, to_model_units, to_output_units
+from comfyserverless.functions.guided import guidance_of, parametrization_of, to_model_units, to_output_units
 from comfyserverless.models.families.base import ModelFacts
-from comfyserverless.sampling.guidance import Guidance, is_in_range, plan_batches
+from comfyserverless.sampling.guidance import is_in_range, plan_batches
 from comfyserverless.sampling.masking import latent_mask
 from comfyserverless.sampling.noise import starting_noise
 from comfyserverless.sampling.parametrization import Parametrization
@@ -65,7 +65,10 @@ class SampleBegin(ModelFn):
         latent = to_model_units(samples, facts)
         noise = _noise(samples, inputs)
         x = parametrization.starting_latent(sigmas[0], noise, latent)
-        state = {"sampler": inputs["sampler"], "walk": sampler.begin(x, sigmas, inputs["seed"], {})}
+        options = {
+            name: parametrization.percent_to_sigma(share) for name, share in sampler.percent_options.items()
+        }
+        state = {"sampler": inputs["sampler"], "walk": sampler.begin(x, sigmas, inputs["seed"], options)}
         if inputs["latent"].get("noise_mask") is not None:
             if sampler.uses_fresh_noise_for_mask:
                 noise = starting_noise(samples, inputs["seed"] + 1).to(samples.device)
@@ -134,7 +137,7 @@ def _plan(
 ) -> dict[str, Any]:
     """List the evaluations, each with the control applications that act at its level on a batch that runs."""
     applications = inputs["applications"]
-    guidance = Guidance(inputs["positive"], inputs["negative"], inputs["cfg"], applications)
+    guidance = guidance_of(inputs, inputs["sampler"])
     evaluations = []
     for evaluation in sampler.evaluations(sigmas):
         chained = {

@@ -37,18 +37,20 @@ class Guidance:
     """What guides one sampling call.
 
     applications: the control applications that entries' options may hold, each {control_net, hint, strength,
-    start_percent, end_percent}; an entry's chain is known by indices into it.
+    start_percent, end_percent}; an entry's chain is known by indices into it. needs_negative: the negative is
+    evaluated at every scale.
     """
 
     positive: ConditioningValue
     negative: ConditioningValue
     cfg: float
     applications: Sequence[Mapping[str, Any]] = ()
+    needs_negative: bool = False
 
     @property
     def uses_negative(self) -> bool:
-        """Tell whether the negative takes part: at scale 1 it cancels, and is not evaluated."""
-        return not math.isclose(self.cfg, 1.0)
+        """Tell whether the negative takes part: at scale 1 it cancels, and is evaluated only where needed."""
+        return self.needs_negative or not math.isclose(self.cfg, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +128,19 @@ def plan_batches(guidance: Guidance, sigma: float, parametrization: Parametrizat
     return batches
 
 
-def combine(guidance: Guidance, outputs: Sequence[tuple[Batch, Tensor]], x: Tensor) -> Tensor:
-    """Return the guided estimate from each batch's denoised latents [entries * B, ...].
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What an evaluation says about the clean latent: guided, and by the negative alone (`uncond`).
+
+    uncond is None where the negative does not take part.
+    """
+
+    denoised: Tensor
+    uncond: Tensor | None
+
+
+def combine(guidance: Guidance, outputs: Sequence[tuple[Batch, Tensor]], x: Tensor) -> Estimate:
+    """Return the estimate from each batch's denoised latents [entries * B, ...].
 
     The average of a side's entries by `strength`, then negative + (positive - negative) * cfg (Ho and Salimans
     2022, Classifier-Free Diffusion Guidance, equation 6, with cfg = 1 + w).
@@ -138,9 +151,9 @@ def combine(guidance: Guidance, outputs: Sequence[tuple[Batch, Tensor]], x: Tens
             sides[entry.side].append((entry.options.get("strength", 1.0), part))
     positive = _average(sides[POSITIVE], x)
     if not guidance.uses_negative:
-        return positive
+        return Estimate(positive, None)
     negative = _average(sides[NEGATIVE], x)
-    return negative + (positive - negative) * guidance.cfg
+    return Estimate(negative + (positive - negative) * guidance.cfg, negative)
 
 
 def _average(weighted: Sequence[tuple[float, Tensor]], x: Tensor) -> Tensor:

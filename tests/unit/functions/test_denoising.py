@@ -176,3 +176,24 @@ def test_kept_part_of_a_mask_stays_the_original() -> None:
         state = step(pool, state, call)["state"]
     torch.testing.assert_close(end(state)[..., :3], IMAGE[..., :3])
     assert not torch.allclose(end(state)[..., 3:], IMAGE[..., 3:], atol=0.1)
+
+
+def test_cfg_pp_evaluates_the_negative_at_scale_one_and_walks_with_it() -> None:
+    pool, call = AnalyticPool(), guided(cfg=1.0)
+    walks = [
+        step(pool, begin(sampler=name, cfg=1.0)["state"], call)["state"]["walk"]["x"]
+        for name in ("euler", "euler_cfg_pp")
+    ]
+    assert [x_in.shape[0] for x_in, _, _ in pool.model.calls] == [1, 2]
+    assert not torch.allclose(*walks, atol=1e-4)
+
+
+def test_kept_part_of_a_mask_stays_the_original_with_cfg_pp() -> None:
+    pool, call = AnalyticPool(), guided()
+    mask = torch.zeros(1, 4, 6)
+    mask[:, :, 3:] = 1
+    begun = begin(sampler="euler_cfg_pp", latent={"samples": IMAGE, "noise_mask": mask})
+    state = begun["state"]
+    for _ in range(begun["plan"]["steps"]):
+        state = step(pool, state, call)["state"]
+    torch.testing.assert_close(end(state)[..., :3], IMAGE[..., :3])

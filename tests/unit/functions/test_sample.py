@@ -125,3 +125,15 @@ def test_ddim_keeps_masked_parts_with_fresh_noise() -> None:
     latent = {"samples": IMAGE, "noise_mask": torch.ones(1, 32, 48)}
     state = begin(latent=latent, sampler="ddim")["state"]
     assert torch.equal(state["mask"]["noise"], starting_noise(IMAGE, 6))
+
+
+def test_options_by_percent_reach_the_sampler_as_levels_of_the_model() -> None:
+    walk = begin(sampler="sa_solver")["state"]["walk"]
+    levels = [EPSILON.percent_to_sigma(share) for share in (0.2, 0.8)]
+    assert [walk["start_sigma"], walk["end_sigma"]] == levels
+
+
+def test_plan_of_a_sampler_that_needs_the_negative_has_its_controls_at_scale_one() -> None:
+    only = {"control_net": CONTROL, "hint": HINT, "strength": 1.0, "start_percent": 0.0, "end_percent": 1.0}
+    changes = {"negative": conditioning(control=[only]), "applications": [only], "sampler": "euler_cfg_pp"}
+    assert all(e["controls"] == [0] for e in begin(cfg=1.0, **changes)["plan"]["evaluations"])

@@ -55,7 +55,7 @@ def test_equal_shapes_share_one_call_with_the_negative_first() -> None:
 def test_scale_one_leaves_the_negative_out() -> None:
     guidance = Guidance([entry()], [entry()], 1.0)
     assert plan(guidance) == [[0]]
-    assert torch.equal(combine(guidance, outputs(guidance, 3.0, 99.0), X), torch.full_like(X, 3.0))
+    assert torch.equal(combine(guidance, outputs(guidance, 3.0, 99.0), X).denoised, torch.full_like(X, 3.0))
 
 
 def test_lengths_up_to_four_repeats_share_a_call_at_their_common_multiple() -> None:
@@ -103,16 +103,31 @@ def test_entry_acts_only_in_its_range() -> None:
 
 def test_guidance_extrapolates_from_negative_to_positive() -> None:
     guidance = Guidance([entry()], [entry()], 7.0)
-    assert torch.equal(combine(guidance, outputs(guidance, 3.0, 1.0), X), torch.full_like(X, 15.0))
+    assert torch.equal(combine(guidance, outputs(guidance, 3.0, 1.0), X).denoised, torch.full_like(X, 15.0))
 
 
 def test_entries_of_a_side_are_averaged_by_strength() -> None:
     guidance = Guidance([entry(value=0.0), entry(value=1.0, strength=3.0)], [entry()], 7.0)
     assert plan(guidance) == [[1, 0, 0]]
-    combined = combine(guidance, outputs(guidance, 4.0, 1.0), X)
+    combined = combine(guidance, outputs(guidance, 4.0, 1.0), X).denoised
     assert torch.equal(combined, torch.full_like(X, 1 + (7 - 1) * 7.0))
 
 
 def test_side_without_an_active_entry_counts_as_zero() -> None:
     guidance = Guidance([entry(start_percent=0.9, end_percent=1.0)], [entry()], 2.0)
-    assert torch.equal(combine(guidance, outputs(guidance, 5.0, 1.0), X), torch.full_like(X, -1.0))
+    assert torch.equal(combine(guidance, outputs(guidance, 5.0, 1.0), X).denoised, torch.full_like(X, -1.0))
+
+
+def test_unguided_estimate_is_that_of_the_negative() -> None:
+    guidance = Guidance([entry()], [entry()], 7.0)
+    uncond = combine(guidance, outputs(guidance, 3.0, 1.0), X).uncond
+    assert uncond is not None
+    assert torch.equal(uncond, torch.full_like(X, 1.0))
+
+
+def test_needed_negative_is_evaluated_at_scale_one() -> None:
+    guidance = Guidance([entry()], [entry()], 1.0, needs_negative=True)
+    assert plan(guidance) == [[1, 0]]
+    estimate = combine(guidance, outputs(guidance, 3.0, 99.0), X)
+    assert torch.equal(estimate.denoised, torch.full_like(X, 3.0))
+    assert estimate.uncond is not None
