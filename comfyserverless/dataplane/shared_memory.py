@@ -2,12 +2,14 @@
 
 The file lives in /dev/shm, or on a real file system where /dev/shm has too little room. Its memory is taken
 from the file system in steps, just before blocks are handed out: a full file system is a CapacityError and
-never a SIGBUS. `multiprocessing.shared_memory` is not used because on Python 3.11 a process that merely
-attached a segment removes it when it exits.
+never a SIGBUS. It goes back when the arena is empty, so that one big prompt does not cost memory for ever.
+`multiprocessing.shared_memory` is not used because on Python 3.11 a process that merely attached a segment
+removes it when it exits.
 """
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 from pathlib import Path
@@ -20,6 +22,7 @@ from comfyserverless.dataplane import _fast
 from comfyserverless.dataplane.arena import ALIGNMENT_BYTES, Bytes, LocalArena, PeerArena
 
 _RESERVE_STEP_BYTES = 8 << 20
+_KEPT_BYTES = 64 << 20  # how much an empty arena keeps, so that small prompts need not ask for it again
 
 
 def choose_path(preferred: str, fallback: str, size_bytes: int) -> str:
@@ -43,13 +46,15 @@ class SharedMemoryArena(LocalArena):
         self.size_bytes = max(-(-size_bytes // mmap.PAGESIZE), 1) * mmap.PAGESIZE
         self._blocks = _fast.BuddyAllocator(self.size_bytes, ALIGNMENT_BYTES)
         self._reserved_bytes = 0
+        self._kept_bytes = self.size_bytes if populated else min(_KEPT_BYTES, self.size_bytes)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             os.ftruncate(self._fd, self.size_bytes)
             if populated:
                 self._reserve(self.size_bytes)
             flags = mmap.MAP_SHARED | (mmap.MAP_POPULATE if populated else 0)
-            self._flat = np.frombuffer(mmap.mmap(self._fd, self.size_bytes, flags=flags), np.uint8)
+            self._map = mmap.mmap(self._fd, self.size_bytes, flags=flags)
+            self._flat = np.frombuffer(self._map, np.uint8)
         except BaseException:
             self.close()
             raise
@@ -73,6 +78,8 @@ class SharedMemoryArena(LocalArena):
     def release(self, offset_bytes: int) -> None:
         """See LocalArena."""
         self._blocks.free(offset_bytes)
+        if not self._blocks.used_bytes and self._reserved_bytes > self._kept_bytes:
+            self._give_back()
 
     def view(self, offset_bytes: int, size_bytes: int) -> Bytes:
         """See LocalArena."""
@@ -89,6 +96,12 @@ class SharedMemoryArena(LocalArena):
             os.close(self._fd)
             self._fd = -1
             Path(self.path).unlink(missing_ok=True)
+
+    def _give_back(self) -> None:
+        """Return memory of an empty arena to the file system; one that cannot make holes keeps it."""
+        with contextlib.suppress(OSError):
+            self._map.madvise(mmap.MADV_REMOVE, self._kept_bytes, self._reserved_bytes - self._kept_bytes)
+            self._reserved_bytes = self._kept_bytes
 
     def _reserve(self, end_bytes: int) -> None:
         """Take memory for [0, end_bytes) from the file system, in steps."""

@@ -54,6 +54,19 @@ def test_full_arena_names_the_sizes(tmp_path: Path) -> None:
         arena.allocate(4000)
 
 
+def test_empty_arena_gives_the_memory_of_a_big_block_back_and_can_grow_again(tmp_path: Path) -> None:
+    arena = SharedMemoryArena(str(tmp_path / "a"), 160 << 20)
+    small, big = arena.allocate(100), arena.allocate(100 << 20)
+    arena.view(big, 100 << 20)[-1] = 7
+    arena.release(big)
+    assert os.stat(arena.path).st_blocks * 512 >= 100 << 20
+    arena.release(small)
+    assert os.stat(arena.path).st_blocks * 512 <= 65 << 20
+    big = arena.allocate(100 << 20)
+    assert os.stat(arena.path).st_blocks * 512 >= 100 << 20
+    assert arena.view(big, 100 << 20)[-1] == 0
+
+
 def test_arena_takes_memory_in_steps_unless_populated(tmp_path: Path) -> None:
     lazy = SharedMemoryArena(str(tmp_path / "lazy"), 64 << 20)
     assert os.stat(lazy.path).st_blocks == 0
