@@ -36,6 +36,8 @@ from comfyserverless.server.bodies import encode_json
 _PREVIEW = 1
 _PREVIEW_WITH_METADATA = 4
 _JPEG = 1
+_NODES_ALWAYS_TOLD = 256
+"""Up to so many nodes every start and end of a node repeats the state of all; beyond, ever fewer do."""
 
 Lifecycle = RunStarted | NodesCached | RunSucceeded | RunFailed | RunInterrupted
 
@@ -126,6 +128,8 @@ class Translator:
     def __init__(self) -> None:
         #: all and only runs with a started node that have not ended; inner dicts are replaced, never changed.
         self._nodes: dict[PromptId, dict[NodeId, dict[str, Any]]] = {}
+        #: runs whose last `progress_state` is out of date -> how many updates it lacks.
+        self._untold: dict[PromptId, int] = {}
         #: all and only `progress` messages whose step may still get a preview.
         self._held: dict[PromptId, Outgoing] = {}
         self._handlers: dict[type, Callable[[Any], list[Outgoing]]] = {
@@ -167,21 +171,24 @@ class Translator:
 
     def _on_lifecycle(self, event: Lifecycle) -> list[Outgoing]:
         kind, data = lifecycle_message(event)
+        states = [] if self._untold.pop(event.run, None) is None else [self._progress_state(event)]
         if event.client_id is None and not isinstance(event, RunInterrupted):
-            return []
-        return [_outgoing(event, kind, data)]
+            return states
+        return [*states, _outgoing(event, kind, data)]
 
     def _on_node_started(self, event: NodeStarted) -> list[Outgoing]:
-        state = self._progress_state(event, event.node, 0.0, 1.0, "running")
+        states = self._tell_sometimes(event, 0.0, 1.0, "running")
         if event.client_id is None:
-            return [state]
+            return states
         data = {"node": event.node, "display_node": event.node, "prompt_id": event.run}
-        return [state, _outgoing(event, "executing", data)]
+        return [*states, _outgoing(event, "executing", data)]
 
     def _on_node_progress(self, event: NodeProgress) -> list[Outgoing]:
         data = {"value": event.value, "max": event.maximum, "prompt_id": event.run, "node": event.node}
         self._held[event.run] = _outgoing(event, "progress", data, is_droppable=True)
-        return [self._progress_state(event, event.node, event.value, event.maximum, "running")]
+        self._note(event, event.value, event.maximum, "running")
+        self._untold.pop(event.run, None)
+        return [self._progress_state(event)]
 
     def _on_node_preview(self, event: NodePreview) -> list[Outgoing]:
         progress = self._release(event.run)
@@ -208,29 +215,43 @@ class Translator:
     def _on_node_finished(self, event: NodeFinished) -> list[Outgoing]:
         seen = self._nodes.get(event.run, {}).get(event.node)
         maximum = 1 if seen is None else seen["max"]
-        return [self._progress_state(event, event.node, maximum, maximum, "finished")]
+        return self._tell_sometimes(event, maximum, maximum, "finished")
 
     def _on_run_ended(self, event: RunEnded) -> list[Outgoing]:
         self._nodes.pop(event.run, None)
+        self._untold.pop(event.run, None)
         if event.client_id is None:
             return []
         return [_outgoing(event, "executing", {"node": None, "prompt_id": event.run})]
 
-    def _progress_state(
-        self, event: RunEvent, node: NodeId, value: float, maximum: float, state: str
-    ) -> Outgoing:
-        nodes = self._nodes.setdefault(event.run, {})
-        nodes[node] = {
+    def _tell_sometimes(
+        self, event: NodeStarted | NodeFinished, value: float, maximum: float, state: str
+    ) -> list[Outgoing]:
+        """Note where a node is; tell it now, or in a huge run with a later one: a message holds all nodes."""
+        self._note(event, value, maximum, state)
+        untold = self._untold.get(event.run, 0) + 1
+        if untold < (len(self._nodes[event.run]) // _NODES_ALWAYS_TOLD) ** 2:
+            self._untold[event.run] = untold
+            return []
+        self._untold.pop(event.run, None)
+        return [self._progress_state(event)]
+
+    def _note(
+        self, event: NodeStarted | NodeProgress | NodeFinished, value: float, maximum: float, state: str
+    ) -> None:
+        self._nodes.setdefault(event.run, {})[event.node] = {
             "value": value,
             "max": maximum,
             "state": state,
-            "node_id": node,
+            "node_id": event.node,
             "prompt_id": event.run,
-            "display_node_id": node,
+            "display_node_id": event.node,
             "parent_node_id": None,
-            "real_node_id": node,
+            "real_node_id": event.node,
         }
-        data = {"prompt_id": event.run, "nodes": dict(nodes)}
+
+    def _progress_state(self, event: RunEvent) -> Outgoing:
+        data = {"prompt_id": event.run, "nodes": dict(self._nodes[event.run])}
         return _outgoing(event, "progress_state", data, is_droppable=True)
 
 

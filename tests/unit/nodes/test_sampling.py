@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -236,3 +237,19 @@ async def test_advanced_sampler_maps_its_switches(leftover: str, is_full: bool, 
     begin = ctx.calls[0].inputs
     assert (begin["add_noise"], begin["force_full_denoise"]) == (adds, is_full)
     assert (begin["seed"], begin["start_step"], begin["last_step"], begin["denoise"]) == (9, 4, 10000, 1.0)
+
+
+@pytest.mark.parametrize("applications", [[], [application()]])
+async def test_many_steps_let_other_work_in(applications: list[dict[str, Any]]) -> None:
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(count_turns())
+    await sample(context(640), positive=cond("p", control=applications) if applications else cond("p"))
+    other.cancel()
+    assert turns >= 10

@@ -202,3 +202,31 @@ def test_ended_run_is_forgotten() -> None:
     replay(translator, [NodeStarted(*common, NodeId("1")), RunEnded(*common)])
     state = translator.translate(NodeStarted(*common, NodeId("2")))[0]
     assert list(state.data["nodes"]) == ["2"]
+
+
+def test_huge_run_does_not_repeat_all_its_nodes_for_each_of_them() -> None:
+    count, translator, states = 2000, Translator(), []
+    common = (RUN, DEFAULT_TENANT, "c")
+    notices: list[Notice] = []
+    for index in range(count):
+        node = NodeId(str(index))
+        notices += [NodeStarted(*common, node), NodeFinished(*common, node)]
+    told = [message for notice in notices for message in translator.translate(notice)]
+    states = [message.data["nodes"] for message in told if message.type == "progress_state"]
+    assert sum(message.type == "executing" for message in told) == count
+    assert [len(nodes) for nodes in states[:256]] == [1 + index // 2 for index in range(256)]
+    assert sum(len(nodes) for nodes in states) < 500_000  # all of them would be 4 millions
+    (last, success) = translator.translate(RunSucceeded(*common, 1))
+    assert success.type == "execution_success"
+    assert [node["state"] for node in last.data["nodes"].values()] == ["finished"] * count
+    assert [message.type for message in translator.translate(RunEnded(*common))] == ["executing"]
+
+
+def test_sampler_of_a_huge_run_tells_every_step() -> None:
+    translator = Translator()
+    common = (RUN, DEFAULT_TENANT, None)
+    for index in range(1000):
+        translator.translate(NodeStarted(*common, NodeId(str(index))))
+    for step in range(3):
+        told = translator.translate(NodeProgress(*common, NodeId("999"), step, 3))
+        assert told[-1].data["nodes"]["999"]["value"] == step
