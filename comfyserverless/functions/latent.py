@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.torch import save_file
 
-from comfyserverless.core.errors import PromptError
+from comfyserverless.core.errors import ModelFileError, PromptError
 from comfyserverless.core.values import FileRef
 from comfyserverless.functions.resampling import resample
+from comfyserverless.models.reading.header import read_header
+from comfyserverless.models.reading.weights import Weights
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
 
 _SAMPLES_KEY = "latent_tensor"
 _VERSION_KEY = "latent_format_version_0"
 _SD1_SCALE_FACTOR = 0.18215
 _CELL_PX = 8
+_DIMENSIONS = 4
 _EMPTY_CHANNELS = 4
 
 
@@ -107,10 +108,15 @@ class LatentLoad(ModelFn):
         file: FileRef = inputs["file"]
         name = Path(file.path).name
         try:
-            tensors = load_file(file.path)
-        except (OSError, SafetensorError) as exc:
+            weights = Weights(file.path, read_header(file.path).tensors)
+            if _SAMPLES_KEY not in weights:
+                raise PromptError(f"{name!r} is no latent file: it has no tensor {_SAMPLES_KEY!r}")
+            samples = weights.load(_SAMPLES_KEY, torch.float32)
+        except ModelFileError as exc:
             raise PromptError(f"cannot read latent {name!r}: {exc}") from exc
-        if _SAMPLES_KEY not in tensors:
-            raise PromptError(f"{name!r} is no latent file: it has no tensor {_SAMPLES_KEY!r}")
-        samples: Tensor = tensors[_SAMPLES_KEY].float()
-        return {"samples": samples if _VERSION_KEY in tensors else samples * (1.0 / _SD1_SCALE_FACTOR)}
+        if samples.ndim != _DIMENSIONS or samples.numel() == 0:
+            raise PromptError(
+                f"{name!r} holds a latent of shape {list(samples.shape)}; supported are pictures' latents"
+                " [batch, channels, height, width]"
+            )
+        return {"samples": samples if _VERSION_KEY in weights else samples * (1.0 / _SD1_SCALE_FACTOR)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor
 
 PREVIEW_PX = 512
@@ -16,7 +16,9 @@ _JPEG_QUALITY = 85
 def encode_preview(pixels: Tensor) -> bytes:
     """Return pixels [h, w, 3] uint8 as a JPEG whose longer side is PREVIEW_PX."""
     image = Image.fromarray(pixels.numpy())
-    image = ImageOps.contain(image, (PREVIEW_PX, PREVIEW_PX), Image.Resampling.BICUBIC)
+    scale = PREVIEW_PX / max(image.size)
+    width, height = (max(1, round(side * scale)) for side in image.size)
+    image = image.resize((width, height), Image.Resampling.BICUBIC)
     buffer = io.BytesIO()
     image.save(buffer, format="JPEG", quality=_JPEG_QUALITY)
     return buffer.getvalue()

@@ -25,6 +25,8 @@ def resample(x: Tensor, width: int, height: int, method: str, crop: str) -> Tens
     """
     if width < 1 or height < 1:
         raise PromptError(f"cannot scale to {width}x{height}: both sides must be at least 1")
+    if x.ndim != 4 or 0 in x.shape:
+        raise PromptError(f"cannot scale a batch of shape {list(x.shape)}: four sides above 0 are needed")
     if method not in METHODS:
         raise PromptError(f"scaling method {method!r} is none of {', '.join(METHODS)}")
     if crop not in CROPS:
@@ -47,6 +49,7 @@ def _crop_to_ratio(x: Tensor, width: int, height: int) -> Tensor:
         left = round((from_width - from_width * (to_ratio / from_ratio)) / 2)
     elif from_ratio < to_ratio:
         top = round((from_height - from_height * (from_ratio / to_ratio)) / 2)
+    left, top = min(left, (from_width - 1) // 2), min(top, (from_height - 1) // 2)  # something must be left
     return x[..., top : from_height - top, left : from_width - left]
 
 

@@ -22,6 +22,9 @@ class FileCatalog(Protocol):
     def names(self, folder: str) -> list[str]:
         """List the model files of a folder key, sorted, relative, without repeats."""
 
+    def find(self, folder: str, name: str) -> FileRef:
+        """Return a model file by folder key and relative name. Raises PromptError if it is missing."""
+
     def input_names(self, content: str) -> list[str]:
         """List the files in the input folder; content: `image` or `latent`."""
 

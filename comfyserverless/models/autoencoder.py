@@ -15,7 +15,7 @@ from comfyserverless.core.errors import PromptError
 from comfyserverless.models.autoencoder_attention import ConvolutionalAttention
 from comfyserverless.models.autoencoder_layout import autoencoder_config, find_autoencoder
 from comfyserverless.models.modules import build_module, tensor_bytes
-from comfyserverless.models.weights import Weights
+from comfyserverless.models.reading.weights import Weights
 
 if TYPE_CHECKING:
     from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
@@ -107,5 +107,5 @@ def load_autoencoder(root: Weights, device: torch.device) -> Autoencoder:
 
 def _load(weights: Weights, name: str, dtype: torch.dtype) -> Tensor:
     """Load a tensor; attention's 1x1 convolutions become the linear layers that they are."""
-    tensor = weights.load(name, dtype)
+    tensor = weights.load_real(name, dtype)
     return tensor[:, :, 0, 0] if ".attentions." in name and tensor.ndim == 4 else tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from comfyserverless.core.errors import ModelFileError
-from comfyserverless.models.weights import Weights
+from comfyserverless.models.reading.weights import Weights
 
 _PREFIXES = ("first_stage_model.", "vae.", "")
 _MODULES = {
@@ -49,11 +49,11 @@ def autoencoder_config(weights: Weights) -> dict[str, Any]:
     levels = _count(weights, "encoder.down_blocks.{}.resnets.0.conv1.weight")
     stems = (f"encoder.down_blocks.{level}.resnets.0.conv1.weight" for level in range(levels))
     return {
-        "block_out_channels": tuple(weights.shape(stem)[0] for stem in stems),
+        "block_out_channels": tuple(weights.length(stem, 0) for stem in stems),
         "layers_per_block": _count(weights, "encoder.down_blocks.0.resnets.{}.conv1.weight"),
         "down_block_types": ("DownEncoderBlock2D",) * levels,
         "up_block_types": ("UpDecoderBlock2D",) * levels,
-        "latent_channels": weights.shape("decoder.conv_in.weight")[1],
+        "latent_channels": weights.length("decoder.conv_in.weight", 1),
         "use_quant_conv": "quant_conv.weight" in weights,
         "use_post_quant_conv": "post_quant_conv.weight" in weights,
     }
@@ -85,14 +85,18 @@ def _diffusers_name(name: str, last_level: int) -> str | None:
             return f"{half}.{new}.{leaf}"
         if module.startswith(old + "."):
             layer = module.removeprefix(old + ".")
-            return f"{half}.{new}.{_ATTENTION[layer] if 'attn' in old else _resnet_layer(layer)}.{leaf}"
+            inner = _ATTENTION.get(layer) if "attn" in old else _resnet_layer(layer)
+            return None if inner is None else f"{half}.{new}.{inner}.{leaf}"
     kind, *path = module.split(".")
     if kind not in ("down", "up"):
         return name
+    if len(path) < 2 or not path[0].isdecimal():
+        return None
     level = int(path[0]) if kind == "down" else last_level - int(path[0])
-    if path[1] == "block":
-        return f"{half}.{kind}_blocks.{level}.resnets.{path[2]}.{_resnet_layer(path[3])}.{leaf}"
-    return f"{half}.{kind}_blocks.{level}.{path[1]}rs.0.conv.{leaf}"
+    if path[1] != "block":
+        return f"{half}.{kind}_blocks.{level}.{path[1]}rs.0.conv.{leaf}"
+    at, layer = [*path[2:], "", ""][:2]
+    return f"{half}.{kind}_blocks.{level}.resnets.{at}.{_resnet_layer(layer)}.{leaf}"
 
 
 def _resnet_layer(layer: str) -> str:

@@ -15,9 +15,9 @@ from torch import Tensor
 from comfyserverless.core.errors import ModelFileError, PromptError
 from comfyserverless.models.diffusers_names import has_diffusers_names, with_original_names
 from comfyserverless.models.modules import build_module, compute_dtype, tensor_bytes
+from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.unet import encoder_config
 from comfyserverless.models.unet_layout import UnetLayout, read_layout, unet_names
-from comfyserverless.models.weights import Weights
 
 if TYPE_CHECKING:
     from diffusers.models.controlnets.controlnet import ControlNetModel
@@ -35,14 +35,15 @@ _POOLED_SUFFIXES = ("_shuffle", "_shuffle_fp16")
 
 
 class ControlNet:
-    """A ControlNet on its device."""
+    """A ControlNet on its device; path: of its file, for messages."""
 
-    def __init__(self, module: ControlNetModel, layout: UnetLayout) -> None:
+    def __init__(self, module: ControlNetModel, layout: UnetLayout, path: str) -> None:
         parameter = module.conv_in.weight
         self.device = parameter.device
         self._dtype = parameter.dtype
         self._module = module
         self._layout = layout
+        self._path = path
 
     @torch.no_grad()
     def residuals(
@@ -79,12 +80,13 @@ class ControlNet:
         wanted, given = (layout.context_width, layout.in_channels), (context.shape[-1], x_in.shape[1])
         if wanted != given:
             raise PromptError(
-                f"this ControlNet takes (text width, channels) {wanted}, the model has {given}:"
+                f"{self._path}: this ControlNet takes (text width, channels) {wanted}, the model has {given}:"
                 " it was made for another family"
             )
         if layout.adm_width is not None and (adm is None or adm.shape[1] != layout.adm_width):
             raise PromptError(
-                "this ControlNet takes a vector condition that the model does not have: use it with SDXL models"
+                f"{self._path}: this ControlNet takes a vector condition that the model does not have:"
+                " use it with SDXL models"
             )
 
     def _cast(self, tensor: Tensor) -> Tensor:
@@ -101,6 +103,7 @@ def fit_hint(image: Tensor, width_px: int, height_px: int) -> Tensor:
     wanted, present = width_px / height_px, width / height
     cut_x = round((width - width * (wanted / present)) / 2) if present > wanted else 0
     cut_y = round((height - height * (present / wanted)) / 2) if present < wanted else 0
+    cut_x, cut_y = min(cut_x, (width - 1) // 2), min(cut_y, (height - 1) // 2)  # something must be left
     cropped = hint.narrow(2, cut_y, height - 2 * cut_y).narrow(3, cut_x, width - 2 * cut_x)
     return F.interpolate(cropped, size=(height_px, width_px), mode="nearest-exact")
 
@@ -112,10 +115,10 @@ def load_controlnet(root: Weights, device: torch.device) -> ControlNet:
     weights, names = _find(root)
     layout = read_layout(weights)
     dtype = compute_dtype(device)
-    tensors = {new: weights.load(old, dtype).to(device) for old, new in names.items()}
+    tensors = {new: weights.load_real(old, dtype).to(device) for old, new in names.items()}
     config = controlnet_config(weights, layout, root.path)
     module = build_module(lambda: ControlNetModel(**config), tensors, root.path)
-    return ControlNet(module, layout)
+    return ControlNet(module, layout, root.path)
 
 
 def _find(root: Weights) -> tuple[Weights, dict[str, str]]:
@@ -142,11 +145,12 @@ def controlnet_names(weights: Weights) -> dict[str, str]:
     """Map each tensor name of a ControlNet in the original layout to its name in diffusers."""
     names = unet_names(read_layout(weights), weights)
     for name in weights:
-        root, number, *rest = name.split(".")
+        root, _, rest = name.partition(".")
+        number, leaf = rest.partition(".")[0], name.rpartition(".")[2]
         if root == "zero_convs":
-            names[name] = f"controlnet_down_blocks.{number}.{rest[-1]}"
-        elif root == "input_hint_block":
-            names[name] = f"controlnet_cond_embedding.{_hint_name(int(number))}.{rest[-1]}"
+            names[name] = f"controlnet_down_blocks.{number}.{leaf}"
+        elif root == "input_hint_block" and number.isdecimal():
+            names[name] = f"controlnet_cond_embedding.{_hint_name(int(number))}.{leaf}"
     return names
 
 
@@ -162,9 +166,9 @@ def controlnet_config(weights: Weights, layout: UnetLayout, path: str) -> dict[s
     stem = os.path.splitext(os.path.basename(path))[0]
     return {
         **encoder_config(layout, down),
-        "conditioning_channels": weights.shape("input_hint_block.0.weight")[1],
+        "conditioning_channels": weights.length("input_hint_block.0.weight", 1),
         "conditioning_embedding_out_channels": tuple(
-            weights.shape(f"input_hint_block.{number}.weight")[0] for number in range(0, _HINT_LAST, 4)
+            weights.length(f"input_hint_block.{number}.weight", 0) for number in range(0, _HINT_LAST, 4)
         ),
         "global_pool_conditions": stem.endswith(_POOLED_SUFFIXES),
     }

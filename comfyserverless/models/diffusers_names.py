@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.unet_layout import FIXED_NAMES, MIDDLE_NAMES, RESNET_NAMES
-from comfyserverless.models.weights import Weights
 
 _FIXED: Mapping[str, str] = {
     **{new: old for old, new in FIXED_NAMES.items()},
@@ -16,6 +17,16 @@ _FIXED: Mapping[str, str] = {
 }
 _RESNET = {new: old for old, new in RESNET_NAMES.items()}
 _MIDDLE = {new: old for old, new in MIDDLE_NAMES.items()}
+
+_BLOCK = re.compile(r"\d+\.(resnets|attentions|downsamplers|upsamplers)\.\d+\..+\.", re.ASCII)
+_NUMBERED: Mapping[str, re.Pattern[str]] = {
+    "down_blocks": _BLOCK,
+    "up_blocks": _BLOCK,
+    "mid_block": re.compile(r"(resnets\.[01]|attentions\.0)\..+\."),
+    "controlnet_down_blocks": re.compile(r"\d+\.", re.ASCII),
+    "controlnet_cond_embedding": re.compile(r"blocks\.\d+\.", re.ASCII),
+}
+"""How names go on that can be translated; a file may hold others."""
 
 
 def has_diffusers_names(weights: Weights) -> bool:
@@ -37,14 +48,15 @@ def _original(weights: Weights, name: str, blocks: int) -> str | None:
     if module in _FIXED:
         return f"{_FIXED[module]}.{leaf}"
     root, *rest = name.split(".")
+    known = _NUMBERED.get(root)
+    if known is None or not known.match(".".join(rest)):
+        return None
     if root == "controlnet_down_blocks":
         return f"zero_convs.{rest[0]}.0.{leaf}"
     if root == "controlnet_cond_embedding":
         return f"input_hint_block.{2 * int(rest[1]) + 2}.{leaf}"
     if root == "mid_block":
         return f"middle_block.{_MIDDLE['.'.join(rest[:2])]}.{_inner(rest[2:])}"
-    if root not in ("down_blocks", "up_blocks"):
-        return None
     level, kind, at = int(rest[0]), rest[1], int(rest[2])
     first = level * (blocks + 1)
     if kind == "downsamplers":

@@ -6,7 +6,9 @@ guards loading and the book-keeping, so the lanes of a worker may use the pool a
 
 from __future__ import annotations
 
+import logging
 import threading
+from contextlib import ExitStack
 from dataclasses import replace
 
 import torch
@@ -21,10 +23,13 @@ from comfyserverless.models.lora.keys import UNET_PREFIXES, clip_layer_names, cl
 from comfyserverless.models.lora.merge import merge_loras
 from comfyserverless.models.modules import tensor_bytes
 from comfyserverless.models.preview import LatentColours, fit_colours, guess_colours
+from comfyserverless.models.reading.identity import opened
+from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.shelf import Shelf
-from comfyserverless.models.text.clip_files import find_clip_models
+from comfyserverless.models.text.clip_files import ClipFile, find_clip_models
 from comfyserverless.models.text.encoder import ClipPart, TextEncoder
-from comfyserverless.models.weights import open_weights
+
+_logger = logging.getLogger(__name__)
 
 
 class ModelPool:
@@ -45,7 +50,15 @@ class ModelPool:
         """Return what the header of a diffusion model says. Raises ModelFileError for unsupported files."""
         with self._lock:
             if ref.file not in self._facts:
-                self._facts[ref.file] = identify(open_weights(ref.file.path))[1]
+                with opened(ref.file) as root:
+                    facts = identify(root)[1]
+                if facts.in_channels > facts.latent_channels > 0:
+                    raise ModelFileError(
+                        f"{ref.file.path}: this {facts.family} model takes {facts.in_channels} input channels,"
+                        " as inpainting models do, which are not supported (supported: models of"
+                        f" {facts.latent_channels})"
+                    )
+                self._facts[ref.file] = facts
             return self._facts[ref.file]
 
     def diffusion(self, ref: ModelRef) -> DiffusionModel:
@@ -86,10 +99,7 @@ class ModelPool:
         """Return the map from a model's latents to preview colours, fitted once to the file's autoencoder."""
         with self._lock:
             if ref.file not in self._colours:
-                try:
-                    self._colours[ref.file] = fit_colours(self.vae(VaeRef(ref.file)))
-                except ModelFileError:
-                    self._colours[ref.file] = guess_colours(self.facts(ref).latent_channels)
+                self._colours[ref.file] = self._find_colours(ref)
             return self._colours[ref.file]
 
     @property
@@ -102,35 +112,47 @@ class ModelPool:
         with self._lock:
             self._shelf.clear()
 
+    def _find_colours(self, ref: ModelRef) -> LatentColours:
+        """Fit the colours, or guess them: no prompt must fail over its previews."""
+        channels = self.facts(ref).latent_channels
+        try:
+            vae = self.vae(VaeRef(ref.file))
+            if vae.latent_channels == channels:
+                return fit_colours(vae)
+        except (ModelFileError, ArithmeticError) as exc:
+            _logger.warning("%s: previews have plain colours: %s", ref.file.path, exc)
+        return guess_colours(channels)
+
     def _load_network(self, file: FileRef) -> tuple[LoadedNetwork, int]:
-        root = open_weights(file.path)
-        family, facts = identify(root)
-        network = family.load(find_network(root), facts, self.device)
+        with opened(file) as root:
+            family, facts = identify(root)
+            network = family.load(find_network(root), facts, self.device)
         return network, tensor_bytes(network.parameters())
 
     def _load_clip(self, files: tuple[FileRef, ...]) -> tuple[tuple[ClipPart, ...], int]:
-        found = [model for file in files for model in find_clip_models(open_weights(file.path))]
-        is_pair = len({model.kind for model in found}) > 1
-        parts = tuple(
-            ClipPart(
-                model.kind,
-                model.config,
-                {name: tensor.to(self.device) for name, tensor in model.load().items()},
-                default_stop=None if model.kind == "l" and not is_pair else -2,
-                is_hidden_normalized=model.kind != "g" and not is_pair,
+        with ExitStack() as stack:
+            roots = [stack.enter_context(opened(file)) for file in files]
+            found = {model.kind: model for root in roots for model in _clip_models(root)}
+            parts = tuple(
+                ClipPart(
+                    model.kind,
+                    model.config,
+                    {name: tensor.to(self.device) for name, tensor in model.load().items()},
+                    default_stop=None if model.kind == "l" and len(found) == 1 else -2,
+                    is_hidden_normalized=model.kind != "g" and len(found) == 1,
+                )
+                for model in sorted(found.values(), key=lambda model: "lhg".index(model.kind))
             )
-            for model in sorted(
-                {model.kind: model for model in found}.values(), key=lambda model: "lhg".index(model.kind)
-            )
-        )
         return parts, sum(tensor_bytes(part.weights) for part in parts)
 
     def _load_vae(self, file: FileRef) -> tuple[Autoencoder, int]:
-        vae = load_autoencoder(open_weights(file.path), self.device)
+        with opened(file) as root:
+            vae = load_autoencoder(root, self.device)
         return vae, vae.weights_bytes
 
     def _load_controlnet(self, file: FileRef) -> tuple[ControlNet, int]:
-        controlnet = load_controlnet(open_weights(file.path), self.device)
+        with opened(file) as root:
+            controlnet = load_controlnet(root, self.device)
         return controlnet, controlnet.weights_bytes
 
     def _patch_network(self, network: LoadedNetwork, loras: tuple[LoraRef, ...]) -> tuple[DiffusionModel, int]:
@@ -147,6 +169,15 @@ class ModelPool:
             patched.append(replace(part, weights={**part.weights, **changed}))
             size_bytes += tensor_bytes(changed)
         return tuple(patched), size_bytes
+
+
+def _clip_models(root: Weights) -> list[ClipFile]:
+    """Find the text models of a file. Raises ModelFileError; of a file of no known family it says only that."""
+    try:
+        return find_clip_models(root)
+    except ModelFileError:
+        identify(root)
+        raise
 
 
 def _effective(loras: tuple[LoraRef, ...]) -> tuple[LoraRef, ...]:

@@ -34,12 +34,17 @@ class LatentColours:
 
 
 def fit_colours(vae: Autoencoder) -> LatentColours:
-    """Fit the map to pictures that `vae` decodes from patches of random colour."""
+    """Fit the map to pictures that `vae` decodes from patches of random colour.
+
+    Raises ArithmeticError if they hold what is no number.
+    """
     generator = torch.Generator().manual_seed(_SEED)
     shape = (_PICTURES, vae.latent_channels, _CELLS // _PATCH_CELLS, _CELLS // _PATCH_CELLS)
     coarse = torch.randn(shape, generator=generator) * _LATENT_STD
     latents = F.interpolate(coarse, size=(_CELLS, _CELLS), mode="nearest")
     colours = F.avg_pool2d(vae.decode(latents).movedim(-1, 1), vae.downscale_px)
+    if not colours.isfinite().all():
+        raise ArithmeticError("the autoencoder's pictures are not finite")
     inputs = F.pad(latents.movedim(1, -1).reshape(-1, vae.latent_channels), (0, 1), value=1.0)
     return LatentColours(torch.linalg.lstsq(inputs, colours.movedim(1, -1).reshape(-1, 3)).solution)
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from comfyserverless.core.errors import PromptError
 from comfyserverless.models.families.base import DiffusionModel, ModelFacts
 from comfyserverless.models.modules import build_module, compute_dtype, share_module
+from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.residuals import defer
 from comfyserverless.models.unet_layout import UnetLayout, read_layout, unet_names
-from comfyserverless.models.weights import Weights
 
 if TYPE_CHECKING:
     from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
@@ -128,7 +128,7 @@ def load_unet(
     layout = read_layout(weights)
     names = unet_names(layout, weights)
     dtype = compute_dtype(device)
-    tensors = {new: weights.load(old, dtype).to(device) for old, new in names.items()}
+    tensors = {new: weights.load_real(old, dtype).to(device) for old, new in names.items()}
     module = build_module(lambda: UNet2DConditionModel(**unet_config(layout)), tensors, weights.path)
     return LoadedUnet(module, names, facts, condition)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from comfyserverless.core.errors import ModelFileError
-from comfyserverless.models.weights import Weights
+from comfyserverless.models.reading.weights import Weights
 
 HEAD_COUNT = 8
 """Heads at every level of models with convolutional projections (the Stable Diffusion 1 convention)."""
@@ -34,6 +34,9 @@ FIXED_NAMES = {
     "out.2": "conv_out",
     "middle_block_out.0": "controlnet_mid_block",
 }
+_LEAST_PARTS = 4
+"""Parts of the shortest name inside a block: block, number, layer, `weight` or `bias`."""
+
 MIDDLE_NAMES = {"0": "resnets.0", "1": "attentions.0", "2": "resnets.1"}
 
 
@@ -77,16 +80,16 @@ def read_layout(weights: Weights) -> UnetLayout:
         raise ModelFileError(
             f"{weights.path}: the middle block has {middle_depth} transformer blocks, the levels {depths}"
         )
-    stem = weights.shape("input_blocks.0.0.weight")
+    in_channels = weights.length("input_blocks.0.0.weight", 1)
     return UnetLayout(
-        in_channels=stem[1],
-        out_channels=weights.shape("out.2.weight")[0] if "out.2.weight" in weights else stem[1],
+        in_channels=in_channels,
+        out_channels=weights.length("out.2.weight", 0) if "out.2.weight" in weights else in_channels,
         level_channels=tuple(level[0][0] for level in levels),
         blocks_per_level=blocks.pop(),
         level_depths=depths,
         middle_depth=middle_depth,
-        context_width=weights.shape("middle_block.1.transformer_blocks.0.attn2.to_k.weight")[1],
-        adm_width=weights.shape("label_emb.0.0.weight")[1] if "label_emb.0.0.weight" in weights else None,
+        context_width=weights.length("middle_block.1.transformer_blocks.0.attn2.to_k.weight", 1),
+        adm_width=weights.length("label_emb.0.0.weight", 1) if "label_emb.0.0.weight" in weights else None,
         is_linear=len(weights.shape("middle_block.1.proj_in.weight")) == 2,
     )
 
@@ -106,7 +109,7 @@ def _read_levels(weights: Weights) -> list[list[tuple[int, int]]]:
         if f"{block}.0.op.weight" in weights:
             levels.append([])
         elif f"{block}.0.out_layers.3.weight" in weights:
-            channels = weights.shape(f"{block}.0.out_layers.3.weight")[0]
+            channels = weights.length(f"{block}.0.out_layers.3.weight", 0)
             levels[-1].append((channels, _count(weights, f"{block}.1.transformer_blocks")))
         else:
             return levels
@@ -124,9 +127,10 @@ def _rename(blocks_per_level: int, name: str) -> str | None:
     module, _, leaf = name.rpartition(".")
     if module in FIXED_NAMES:
         return f"{FIXED_NAMES[module]}.{leaf}"
-    root, number, *rest = name.split(".")
-    if not number.isdigit() or not rest:
+    parts = name.split(".")
+    if len(parts) < _LEAST_PARTS or not parts[1].isdecimal():
         return None
+    root, number, *rest = parts
     if root == "middle_block" and number in MIDDLE_NAMES:
         return _inside(f"mid_block.{MIDDLE_NAMES[number]}", rest)
     if root == "input_blocks":
@@ -140,6 +144,8 @@ def _rename(blocks_per_level: int, name: str) -> str | None:
 
 def _rename_block(block: str, at: int, rest: list[str]) -> str | None:
     part, inner = rest[0], rest[1:]
+    if len(inner) < 2:
+        return None
     if inner[0] == "op":
         return f"{block}.downsamplers.0.conv.{inner[-1]}"
     if inner[0] == "conv":

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import msgspec
 
 from comfyserverless.core.values import (
@@ -12,7 +15,7 @@ from comfyserverless.core.values import (
     ModelRef,
     VaeRef,
 )
-from comfyserverless.graph.declaration import NodeDeclaration, OutputSpec
+from comfyserverless.graph.declaration import ChangeToken, FileCatalog, NodeDeclaration, OutputSpec
 from comfyserverless.graph.lowering import LoweringContext, NodeResult
 from comfyserverless.nodes.specs import model_file, number, socket
 from comfyserverless.nodes.taking import Inputs, take_clip, take_model
@@ -53,6 +56,20 @@ async def _load_lora_model_only(ctx: LoweringContext, inputs: Inputs) -> NodeRes
     return NodeResult((msgspec.structs.replace(model, loras=_with_lora(model.loras, file, strength)),))
 
 
+def _file_token(name: str, folder: str) -> ChangeToken:
+    """Return a change token of the model file that the input `name` names: its path, size and time.
+
+    With it a file that was replaced gives new handles, and so a new picture; ComfyUI keeps the old one, whose
+    weights it still holds, but here parts of both could meet: handles outlive the weights.
+    """
+
+    def token(catalog: FileCatalog, values: Mapping[str, Any]) -> Any:
+        value = values.get(name)
+        return catalog.find(folder, value) if isinstance(value, str) else None
+
+    return token
+
+
 def _with_lora(loras: tuple[LoraRef, ...], file: FileRef, strength: float) -> tuple[LoraRef, ...]:
     """Append a LoRA; strength 0 changes no weight, so the handle stays equal to the one without it."""
     return (*loras, LoraRef(file, float(strength))) if strength != 0 else loras
@@ -64,6 +81,7 @@ NODES = (
         display_name="Load Checkpoint",
         category="loaders",
         lower=_load_checkpoint,
+        is_changed=_file_token("ckpt_name", "checkpoints"),
         inputs=(model_file("ckpt_name", "checkpoints"),),
         outputs=(OutputSpec("MODEL"), OutputSpec("CLIP"), OutputSpec("VAE")),
     ),
@@ -72,6 +90,7 @@ NODES = (
         display_name="Load VAE",
         category="loaders",
         lower=_load_vae,
+        is_changed=_file_token("vae_name", "vae"),
         inputs=(model_file("vae_name", "vae"),),
         outputs=(OutputSpec("VAE"),),
     ),
@@ -80,6 +99,7 @@ NODES = (
         display_name="Load LoRA",
         category="loaders",
         lower=_load_lora,
+        is_changed=_file_token("lora_name", "loras"),
         inputs=(
             socket("model", "MODEL"),
             socket("clip", "CLIP"),
@@ -94,6 +114,7 @@ NODES = (
         display_name="LoraLoaderModelOnly",
         category="loaders",
         lower=_load_lora_model_only,
+        is_changed=_file_token("lora_name", "loras"),
         inputs=(
             socket("model", "MODEL"),
             model_file("lora_name", "loras"),
@@ -106,6 +127,7 @@ NODES = (
         display_name="Load ControlNet Model",
         category="loaders",
         lower=_load_control_net,
+        is_changed=_file_token("control_net_name", "controlnet"),
         inputs=(model_file("control_net_name", "controlnet"),),
         outputs=(OutputSpec("CONTROL_NET"),),
     ),

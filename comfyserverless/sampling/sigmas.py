@@ -10,11 +10,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.sampling.parametrization import Parametrization
 from comfyserverless.sampling.schedules import schedule_levels
 
 FULL_STRENGTH = 0.9999
 """A `denoise` above this walks the whole schedule."""
+
+MAX_LEVELS = 1_000_000
+"""Longest schedule that a low `denoise` may ask for: 10,000 steps at 0.01, the ends of both widgets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class WalkRequest:
 def walk_sigmas(parametrization: Parametrization, request: WalkRequest) -> Tensor:
     """Return the levels to walk, [N + 1] float32 descending; fewer than two levels mean nothing to do.
 
-    Raises PromptError for an unknown scheduler.
+    Raises PromptError for an unknown scheduler, or a strength that asks for a schedule of more than MAX_LEVELS.
     """
     sigmas = _strength_sigmas(parametrization, request)
     last, first = request.last_step, request.start_step
@@ -56,7 +60,13 @@ def _strength_sigmas(parametrization: Parametrization, request: WalkRequest) -> 
         return _scheduled(parametrization, request, request.steps)
     if request.denoise <= 0.0:
         return torch.zeros(0)
-    return _scheduled(parametrization, request, int(request.steps / request.denoise))[-(request.steps + 1) :]
+    levels = request.steps / request.denoise
+    if levels > MAX_LEVELS:
+        least = request.steps / MAX_LEVELS
+        raise PromptError(
+            f"denoise {request.denoise:g} is too small for {request.steps} steps: at least {least:g}"
+        )
+    return _scheduled(parametrization, request, int(levels))[-(request.steps + 1) :]
 
 
 def _scheduled(parametrization: Parametrization, request: WalkRequest, steps: int) -> Tensor:

@@ -18,8 +18,8 @@ from torch import Tensor
 from comfyserverless.core.values import ClipRef, ControlNetRef, FileRef, LoraRef, ModelRef, VaeRef
 from comfyserverless.models.families.base import DiffusionModel
 from comfyserverless.models.pool import ModelPool
+from comfyserverless.models.reading.weights import open_weights
 from comfyserverless.models.unet_layout import read_layout, unet_names
-from comfyserverless.models.weights import open_weights
 from comfyserverless.sampling.parametrization import discrete_parametrization
 
 DATA = Path(__file__).parent / "data"

@@ -48,11 +48,17 @@ class FakeCatalog:
 
     files: Mapping[str, Sequence[str]] = field(default_factory=lambda: TINY_FILES)
     uploads: dict[str, FileRef] = field(default_factory=dict)
+    identities: dict[str, FileRef] = field(default_factory=dict)
     listings: int = 0
 
     def names(self, folder: str) -> list[str]:
         self.listings += 1
         return sorted(self.files.get(folder, ()))
+
+    def find(self, folder: str, name: str) -> FileRef:
+        if name not in self.files.get(folder, ()):
+            raise PromptError(f"Model file {name!r} was not found in the {folder!r} folder")
+        return self.identities.get(name, FileRef(f"/models/{folder}/{name}"))
 
     def input_names(self, content: str) -> list[str]:
         suffix = ".latent" if content == "latent" else ".png"

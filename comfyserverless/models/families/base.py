@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from comfyserverless.models.weights import Weights
+from comfyserverless.models.reading.weights import Weights
 
 Prediction = Literal["epsilon", "v_prediction"]
 

@@ -6,7 +6,7 @@ from comfyserverless.core.errors import ModelFileError
 from comfyserverless.models.diffusers_names import has_diffusers_names, with_original_names
 from comfyserverless.models.families import sd2, sd15, sdxl
 from comfyserverless.models.families.base import Family, ModelFacts
-from comfyserverless.models.weights import Weights
+from comfyserverless.models.reading.weights import Weights
 
 FAMILIES: tuple[Family, ...] = (sd15.FAMILY, sd2.FAMILY, sdxl.FAMILY)
 

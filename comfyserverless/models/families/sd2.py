@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from comfyserverless.models.families.base import Prediction
 from comfyserverless.models.families.unet_family import UnetFamily
+from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.unet_layout import UnetLayout
-from comfyserverless.models.weights import Weights
 
 _V_PREDICTION_STD = 0.09
 """The 512-px and 768-px releases have equal shapes; this bias's spread tells the v-prediction one apart."""

@@ -11,8 +11,8 @@ from torch import Tensor
 from comfyserverless.core.errors import PromptError
 from comfyserverless.models.families.base import Prediction
 from comfyserverless.models.families.unet_family import UnetFamily
+from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.unet_layout import UnetLayout
-from comfyserverless.models.weights import Weights
 
 _SIZE_FEATURES = 256
 _MAX_PERIOD = 10000

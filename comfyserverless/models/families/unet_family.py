@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from comfyserverless.models.families.base import ModelFacts, Prediction
+from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.unet import LoadedUnet, VectorCondition, load_unet
 from comfyserverless.models.unet_layout import UnetLayout, read_layout
-from comfyserverless.models.weights import Weights
 
 
 def _predict_epsilon(root: Weights, network: Weights) -> Prediction:

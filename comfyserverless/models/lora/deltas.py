@@ -25,7 +25,10 @@ class Delta(ABC):
 
     @abstractmethod
     def change(self, shape: torch.Size) -> Tensor:
-        """Return the unscaled difference, in the weight's shape. Raises RuntimeError if it does not fit."""
+        """Return the unscaled difference, in the weight's shape.
+
+        Raises RuntimeError, LookupError, ArithmeticError or ValueError if the factors do not fit it.
+        """
 
     @abstractmethod
     def rank(self) -> int | None:
@@ -34,7 +37,7 @@ class Delta(ABC):
     def merge(self, weight: Tensor, strength: float) -> Tensor:
         """Return a float32 weight with the adapter added; `weight` is unchanged.
 
-        Raises RuntimeError if the adapter's factors do not fit the weight's shape.
+        Raises what `change` raises if the adapter's factors do not fit the weight's shape.
         """
         alpha, rank = self.factors.get("alpha"), self.rank()
         scale = 1.0 if alpha is None or rank is None else alpha.item() / rank
@@ -56,7 +59,9 @@ class LowRank(Delta):
             down = (
                 (down.transpose(0, 1).flatten(1) @ mid.transpose(0, 1).flatten(1)).reshape(wide).transpose(0, 1)
             )
-        return (up.flatten(1) @ down.flatten(1)).reshape(shape)
+        left, right = up.flatten(1), down.flatten(1)
+        _require_size(left.shape[0] * right.shape[1], shape)
+        return (left @ right).reshape(shape)
 
     def rank(self) -> int | None:
         """Return the inner width."""
@@ -68,6 +73,8 @@ class Hadamard(Delta):
 
     def change(self, shape: torch.Size) -> Tensor:
         """Return (w1_a @ w1_b) * (w2_a @ w2_b) (see Delta.change)."""
+        if not any(name in self.factors for name in ("hada_t1", "hada_t2")):
+            _require_size(self.factors["hada_w1_a"].shape[0] * self.factors["hada_w1_b"].shape[1], shape)
         return (self._product("1") * self._product("2")).reshape(shape)
 
     def rank(self) -> int | None:
@@ -89,6 +96,7 @@ class Kronecker(Delta):
         left, right = self._factor("1"), self._factor("2")
         if right.ndim == 4:
             left = left.unsqueeze(2).unsqueeze(2)
+        _require_size(left.numel() * right.numel(), shape)
         return torch.kron(left, right).reshape(shape)
 
     def rank(self) -> int | None:
@@ -127,6 +135,12 @@ def make_delta(factors: Factors) -> Delta | None:
     if all({f"lokr_w{n}"} <= names or {f"lokr_w{n}_a", f"lokr_w{n}_b"} <= names for n in "12"):
         return Kronecker(factors)
     return Difference(factors) if "diff" in names else None
+
+
+def _require_size(count: int, shape: torch.Size) -> None:
+    """Refuse a product of another size before it is computed: it may be far larger than the weight."""
+    if count != shape.numel():
+        raise ValueError(f"its product has {count} numbers, the weight is {list(shape)}")
 
 
 def _merge_decomposed(weight: Tensor, change: Tensor, magnitude: Tensor, strength: float) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from comfyserverless.models.lora.deltas import Delta, Difference, make_delta
-from comfyserverless.models.weights import Weights
+from comfyserverless.models.reading.weights import Weights
 
 _ROLES: Mapping[str, str] = {
     ".lora_up.weight": "up",

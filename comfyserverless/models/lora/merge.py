@@ -11,7 +11,7 @@ from torch import Tensor
 from comfyserverless.core.values import LoraRef
 from comfyserverless.models.lora.deltas import Delta
 from comfyserverless.models.lora.files import read_deltas
-from comfyserverless.models.weights import open_weights
+from comfyserverless.models.reading.identity import opened
 
 _logger = logging.getLogger(__name__)
 _NAMED = 3
@@ -31,7 +31,8 @@ def merge_loras(
     """
     merged: dict[str, Tensor] = {}
     for lora in loras:
-        deltas, unknown = read_deltas(open_weights(lora.file.path))
+        with opened(lora.file) as root:
+            deltas, unknown = read_deltas(root)
         for (name, leaf), delta in deltas.items():
             target = f"{layer_names.get(name)}.{leaf}"
             if target in parameters:
@@ -47,7 +48,9 @@ def merge_loras(
 def _merge_one(lora: LoraRef, name: str, delta: Delta, weight: Tensor) -> Tensor:
     try:
         return delta.merge(weight, lora.strength)
-    except RuntimeError as exc:
+    except torch.OutOfMemoryError:
+        raise
+    except (RuntimeError, LookupError, ArithmeticError, ValueError) as exc:
         _logger.warning("%s: %s does not fit this model and is skipped: %s", lora.file.path, name, exc)
         return weight
 

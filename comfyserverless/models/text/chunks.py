@@ -13,11 +13,14 @@ from dataclasses import dataclass
 
 import torch
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.models.text.bpe import END_ID, START_ID, clip_ids
 from comfyserverless.models.text.emphasis import split_emphasis
 
 CHUNK_TOKENS = 77
 LONG_GROUP_TOKENS = 8
+MAX_CHUNKS = 2000
+"""More chunks than anybody means to write; all of a prompt's chunks are encoded at once."""
 
 _EMBEDDING_MARK = "embedding:"
 _logger = logging.getLogger(__name__)
@@ -43,7 +46,10 @@ Chunk = list[Token]
 
 
 def tokenize(text: str, pad_id: int, find_embedding: FindEmbedding) -> list[Chunk]:
-    """Return the chunks of a prompt, at least one, each of CHUNK_TOKENS tokens."""
+    """Return the chunks of a prompt, at least one, each of CHUNK_TOKENS tokens.
+
+    Raises PromptError for a prompt of more than MAX_CHUNKS chunks.
+    """
     groups = [
         group
         for run, weight in split_emphasis(text)
@@ -53,7 +59,13 @@ def tokenize(text: str, pad_id: int, find_embedding: FindEmbedding) -> list[Chun
     numbered = [
         [Token(t.id, t.weight, at, t.vector) for t in group] for at, group in enumerate(groups, start=1)
     ]
-    return [_close(chunk, pad_id) for chunk in _fill(numbered)]
+    chunks = _fill(numbered)
+    if len(chunks) > MAX_CHUNKS:
+        raise PromptError(
+            f"the prompt is too long: it takes {len(chunks)} chunks of {CHUNK_TOKENS - 2} tokens, the limit is"
+            f" {MAX_CHUNKS}"
+        )
+    return [_close(chunk, pad_id) for chunk in chunks]
 
 
 def empty_chunk(pad_id: int) -> Chunk:

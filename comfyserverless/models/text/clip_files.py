@@ -6,14 +6,16 @@ Both layouts in use are read: Hugging Face's (`text_model.encoder.layers...`, wi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from torch import Tensor
 
 from comfyserverless.core.errors import ModelFileError
-from comfyserverless.models.text.clip import ClipConfig
-from comfyserverless.models.weights import Weights
+from comfyserverless.models.reading.weights import Weights
+from comfyserverless.models.text.bpe import VOCAB_COUNT
+from comfyserverless.models.text.chunks import CHUNK_TOKENS
+from comfyserverless.models.text.clip import HEAD_WIDTH, ClipConfig
 
 ClipKind = Literal["l", "h", "g"]
 """Which of the three released sizes a model is built like: OpenAI's L, open_clip's H and G."""
@@ -38,6 +40,10 @@ _OPEN_LAYER_NAMES = {
     "mlp.c_fc": "mlp.fc1",
     "mlp.c_proj": "mlp.fc2",
 }
+_LEAST_ROWS = {
+    "embeddings.token_embedding.weight": VOCAB_COUNT,
+    "embeddings.position_embedding.weight": CHUNK_TOKENS,
+}
 
 
 class ClipFile:
@@ -48,24 +54,22 @@ class ClipFile:
         self._weights = weights if self._is_open else _without_text_model(weights)
         stem = "transformer.resblocks" if self._is_open else "encoder.layers"
         self._stem = stem
-        layers = _count_blocks(self._weights, stem)
-        width = self._weights.shape(
-            "positional_embedding" if self._is_open else "embeddings.position_embedding.weight"
-        )[1]
+        layers = _count_blocks(
+            self._weights, f"{stem}.{{}}.{'ln_1' if self._is_open else 'layer_norm1'}.weight"
+        )
+        width = self._weights.length(
+            "positional_embedding" if self._is_open else "embeddings.position_embedding.weight", 1
+        )
         self.kind: ClipKind = "g" if layers >= _G_LAYERS else "h" if layers >= _H_LAYERS else "l"
         self.config = ClipConfig(width, layers, is_quick_gelu=self.kind == "l")
 
     def load(self) -> dict[str, Tensor]:
         """Load the weights in the file's own types, under Hugging Face names without `text_model.`.
 
-        Eight-bit weights come as float16. Raises ModelFileError if a tensor is missing.
+        Eight-bit weights come as float16. Raises ModelFileError if a tensor is missing or of another shape.
         """
         tensors = dict(self._open_tensors()) if self._is_open else self._hugging_face_tensors()
-        missing = [name for name in _needed(self.config.layers) if name not in tensors]
-        if missing:
-            raise ModelFileError(
-                f"{self._weights.path}: the text encoder lacks {len(missing)} tensors: {missing[0]} ..."
-            )
+        _check(self._weights.path, self.config, tensors)
         return {
             name: tensor.half() if tensor.dtype.itemsize == 1 else tensor for name, tensor in tensors.items()
         }
@@ -76,10 +80,10 @@ class ClipFile:
             for name in self._weights
             if name.startswith(("encoder.", "embeddings.", "final_", "text_projection"))
         ]
-        return {name: self._weights.load(name) for name in wanted if not name.endswith("position_ids")}
+        return {name: self._weights.load_real(name) for name in wanted if not name.endswith("position_ids")}
 
     def _open_tensors(self) -> Iterator[tuple[str, Tensor]]:
-        load = self._weights.load
+        load = self._weights.load_real
         yield "embeddings.token_embedding.weight", load("token_embedding.weight")
         yield "embeddings.position_embedding.weight", load("positional_embedding")
         for layer in range(self.config.layers):
@@ -87,17 +91,19 @@ class ClipFile:
         for part in ("weight", "bias"):
             yield f"final_layer_norm.{part}", load(f"ln_final.{part}")
         if "text_projection" in self._weights:
-            yield "text_projection.weight", load("text_projection").t().contiguous()
+            self._weights.length("text_projection", 1)
+            yield "text_projection.weight", load("text_projection").transpose(0, 1).contiguous()
         elif "text_projection.weight" in self._weights:
             yield "text_projection.weight", load("text_projection.weight")
 
     def _open_layer(self, old: str, new: str) -> Iterator[tuple[str, Tensor]]:
         for part in ("weight", "bias"):
-            fused = self._weights.load(f"{old}attn.in_proj_{part}")
-            for name, piece in zip("qkv", fused.chunk(3), strict=True):
+            fused = self._weights.load_real(f"{old}attn.in_proj_{part}")
+            for at, name in enumerate("qkv"):
+                piece = fused[at * self.config.width : (at + 1) * self.config.width]
                 yield f"{new}self_attn.{name}_proj.{part}", piece.clone()
             for open_name, name in _OPEN_LAYER_NAMES.items():
-                yield f"{new}{name}.{part}", self._weights.load(f"{old}{open_name}.{part}")
+                yield f"{new}{name}.{part}", self._weights.load_real(f"{old}{open_name}.{part}")
 
 
 def find_clip_models(weights: Weights) -> list[ClipFile]:
@@ -111,15 +117,50 @@ def find_clip_models(weights: Weights) -> list[ClipFile]:
     return found
 
 
-def _needed(layers: int) -> list[str]:
-    """List the tensors without which a text model cannot run."""
-    inner = [f"{name}_proj" for name in ("self_attn.q", "self_attn.k", "self_attn.v", "self_attn.out")]
-    parts = [*inner, "layer_norm1", "layer_norm2", "mlp.fc1", "mlp.fc2"]
-    modules = [f"encoder.layers.{layer}.{part}" for layer in range(layers) for part in parts] + [
-        "final_layer_norm"
-    ]
-    tensors = [f"{module}.{leaf}" for module in modules for leaf in ("weight", "bias")]
-    return [*tensors, "embeddings.token_embedding.weight", "embeddings.position_embedding.weight"]
+def _check(path: str, config: ClipConfig, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse a text model that cannot run: tensors that are missing or do not fit its width."""
+    needed = _shapes(config)
+    missing = [name for name in needed if name not in tensors]
+    if missing:
+        raise ModelFileError(f"{path}: the text encoder lacks {len(missing)} tensors: {missing[0]} ...")
+    if config.width % config.heads:
+        raise ModelFileError(f"{path}: the text encoder is {config.width} wide, no multiple of {HEAD_WIDTH}")
+    for name, tensor in tensors.items():
+        wanted = needed.get(name, (None, config.width) if name == "text_projection.weight" else tensor.shape)
+        fits = len(wanted) == tensor.ndim and all(
+            side is None or side == length for side, length in zip(wanted, tensor.shape, strict=True)
+        )
+        if not fits:
+            shown = ", ".join("any" if side is None else str(side) for side in wanted)
+            raise ModelFileError(
+                f"{path}: the text encoder's {name} has the shape {list(tensor.shape)}, not [{shown}]"
+            )
+    for name, least in _LEAST_ROWS.items():
+        if len(tensors[name]) < least:
+            raise ModelFileError(
+                f"{path}: the text encoder's {name} has {len(tensors[name])} rows, not {least}"
+            )
+
+
+def _shapes(config: ClipConfig) -> dict[str, tuple[int | None, ...]]:
+    """List the tensors without which a text model cannot run, with their shapes; None is for any length."""
+    d = config.width
+    layer: dict[str, tuple[int | None, ...]] = {
+        **{f"self_attn.{name}_proj": (d, d) for name in ("q", "k", "v", "out")},
+        "layer_norm1": (d,),
+        "layer_norm2": (d,),
+        "mlp.fc1": (None, d),
+        "mlp.fc2": (d, None),
+    }
+    shapes: dict[str, tuple[int | None, ...]] = {
+        "embeddings.token_embedding.weight": (None, d),
+        "embeddings.position_embedding.weight": (None, d),
+    }
+    for number in range(config.layers):
+        for part, shape in layer.items():
+            shapes[f"encoder.layers.{number}.{part}.weight"] = shape
+            shapes[f"encoder.layers.{number}.{part}.bias"] = shape[:1]
+    return shapes | {"final_layer_norm.weight": (d,), "final_layer_norm.bias": (d,)}
 
 
 def _is_clip(weights: Weights) -> bool:
@@ -131,6 +172,8 @@ def _without_text_model(weights: Weights) -> Weights:
     return weights.renamed({name: name.removeprefix("text_model.") for name in weights})
 
 
-def _count_blocks(weights: Weights, stem: str) -> int:
-    depth = stem.count(".") + 1
-    return 1 + max((int(name.split(".")[depth]) for name in weights if name.startswith(stem + ".")), default=-1)
+def _count_blocks(weights: Weights, pattern: str) -> int:
+    count = 0
+    while pattern.format(count) in weights:
+        count += 1
+    return count

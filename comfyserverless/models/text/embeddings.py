@@ -8,7 +8,7 @@ import os
 from torch import Tensor
 
 from comfyserverless.core.errors import ModelFileError
-from comfyserverless.models.weights import open_weights
+from comfyserverless.models.reading.weights import open_weights
 
 _SUFFIXES = ("", ".safetensors", ".pt", ".bin")
 _LOADABLE = frozenset(_SUFFIXES[1:])
@@ -39,12 +39,17 @@ def load_embedding(folders: tuple[str, ...], name: str, key: str) -> Tensor | No
 
 
 def find_embedding_file(folders: tuple[str, ...], name: str) -> str | None:
-    """Return the file of a textual inversion; names that lead out of a folder find nothing."""
+    """Return the file of a textual inversion; names that lead out of a folder find nothing.
+
+    A link that the owner of the folder put there may lead anywhere.
+    """
+    if "\0" in name:
+        return None
     for folder in folders:
-        root = os.path.realpath(folder)
+        root = os.path.abspath(folder)
         for suffix in _SUFFIXES:
-            path = os.path.realpath(os.path.join(root, name + suffix))
-            is_inside = path.startswith(root + os.sep)
+            path = os.path.abspath(os.path.join(root, name + suffix))
+            is_inside = path.startswith(root.rstrip(os.sep) + os.sep)
             if is_inside and os.path.splitext(path)[1].lower() in _LOADABLE and os.path.isfile(path):
                 return path
     return None

@@ -8,6 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from comfyserverless.core.errors import PromptError
+
+MAX_DEPTH = 500
+"""Brackets in brackets; each level is read anew, and beyond a hundred the weight is without meaning anyway."""
+
 STEP_RATIO = 1.1
 """What one pair of brackets multiplies the weight by."""
 
@@ -15,10 +20,13 @@ _HIDDEN = (("\\)", "\0\1"), ("\\(", "\0\2"))
 
 
 def split_emphasis(text: str) -> list[tuple[str, float]]:
-    """Split a prompt into (text, weight) runs in order; escaped brackets come back as plain ones."""
+    """Split a prompt into (text, weight) runs in order; escaped brackets come back as plain ones.
+
+    Raises PromptError for brackets that are nested more than MAX_DEPTH deep.
+    """
     for plain, hidden in _HIDDEN:
         text = text.replace(plain, hidden)
-    return [(_reveal(run), weight) for run, weight in _weigh(text, 1.0)]
+    return [(_reveal(run), weight) for run, weight in _weigh(text)]
 
 
 def _reveal(text: str) -> str:
@@ -27,13 +35,20 @@ def _reveal(text: str) -> str:
     return text
 
 
-def _weigh(text: str, weight: float) -> Iterator[tuple[str, float]]:
-    for part in _top_level_parts(text):
-        if len(part) < 2 or part[0] != "(" or part[-1] != ")":
+def _weigh(text: str) -> Iterator[tuple[str, float]]:
+    open_groups = [(_top_level_parts(text), 1.0)]
+    while open_groups:
+        parts, weight = open_groups[-1]
+        part = next(parts, None)
+        if part is None:
+            open_groups.pop()
+        elif len(part) < 2 or part[0] != "(" or part[-1] != ")":
             yield part, weight
-            continue
-        inner, number = _trailing_number(part[1:-1])
-        yield from _weigh(inner, weight * STEP_RATIO if number is None else number)
+        else:
+            inner, number = _trailing_number(part[1:-1])
+            if len(open_groups) > MAX_DEPTH:
+                raise PromptError(f"the prompt's brackets are nested more than {MAX_DEPTH} deep")
+            open_groups.append((_top_level_parts(inner), weight * STEP_RATIO if number is None else number))
 
 
 def _trailing_number(text: str) -> tuple[str, float | None]:

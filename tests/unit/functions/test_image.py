@@ -215,3 +215,14 @@ def test_loaded_pixels_and_mask_are_those_of_comfyui(tmp_path: Path) -> None:
 def test_bad_arguments_are_the_prompts_fault(arguments: tuple[int, int, str, str], words: str) -> None:
     with pytest.raises(PromptError, match=words):
         scale(torch.zeros(1, 4, 4, 3), *arguments)
+
+
+@pytest.mark.parametrize("shape", [(1, 1000), (1000, 1), (1, 1)])
+@pytest.mark.parametrize("method", ["nearest-exact", "area", "lanczos"])
+def test_scaling_an_extreme_aspect_with_crop_keeps_a_pixel(shape: tuple[int, int], method: str) -> None:
+    assert scale(torch.rand(1, *shape, 3), 64, 64, method, "center").shape == (1, 64, 64, 3)
+
+
+def test_an_empty_batch_cannot_be_scaled() -> None:
+    with pytest.raises(PromptError, match=r"cannot scale a batch of shape \[1, 3, 0, 5\]"):
+        scale(torch.zeros(1, 0, 5, 3), 8, 8, "bilinear")

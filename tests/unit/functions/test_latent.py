@@ -110,3 +110,19 @@ def test_file_that_is_no_latent_is_the_prompts_fault(tmp_path: Path) -> None:
     ):
         with pytest.raises(PromptError, match=words):
             LatentLoad().execute({}, file=FileRef(str(tmp_path / name)))
+
+
+@pytest.mark.parametrize("shape", [(3,), (0, 4, 8, 8), (1, 4, 0, 8), (1, 4, 1, 8, 8), ()])
+def test_a_latent_that_is_no_pictures_latent_is_refused_with_its_shape(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    save_file({"latent_tensor": torch.zeros(shape)}, tmp_path / "odd")
+    with pytest.raises(PromptError, match="'odd' holds a latent of shape"):
+        LatentLoad().execute({}, file=FileRef(str(tmp_path / "odd")))
+
+
+def test_a_truncated_latent_is_refused(tmp_path: Path) -> None:
+    save_file({"latent_tensor": torch.zeros(1, 4, 2, 2)}, tmp_path / "cut")
+    (tmp_path / "cut").write_bytes((tmp_path / "cut").read_bytes()[:-4])
+    with pytest.raises(PromptError, match=r"cannot read latent 'cut': .*truncated"):
+        LatentLoad().execute({}, file=FileRef(str(tmp_path / "cut")))

@@ -12,8 +12,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from comfyserverless.core.values import FileRef
-from comfyserverless.models.header import TensorInfo
-from comfyserverless.models.weights import Weights
+from comfyserverless.models.reading.header import TensorInfo
+from comfyserverless.models.reading.weights import Weights
 from tests.support.make_tiny_models import Spec, build, clip_hf, clip_open, unet
 
 VOCAB = 49408

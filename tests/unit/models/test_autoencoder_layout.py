@@ -64,3 +64,21 @@ def test_other_autoencoders_and_other_models_are_refused() -> None:
         find_autoencoder(shapes_of(vae_wan()))
     with pytest.raises(ModelFileError, match="of another kind"):
         find_autoencoder(shapes_of(Spec({n: s for n, s in vae_kl(4).items() if ".mid." not in n})))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["foo", "loss.a", "encoder", "encoder.down.x.block", "decoder.up.0", "encoder.mid.attn_1.zzz.weight"],
+)
+def test_a_tensor_of_no_known_name_is_left_out(name: str) -> None:
+    spec = vae_kl(4, ch=8)
+    known = set(find_autoencoder(shapes_of(spec)))
+    spec.e(name, 1)
+    assert set(find_autoencoder(shapes_of(spec))) >= known
+
+
+def test_a_stem_of_the_wrong_shape_is_told_with_its_file() -> None:
+    spec = vae_kl(4, ch=8)
+    spec["decoder.conv_in.weight"] = ((3,), *spec["decoder.conv_in.weight"][1:])
+    with pytest.raises(ModelFileError, match=r"mini\.safetensors: tensor 'decoder\.conv_in\.weight' has"):
+        autoencoder_config(find_autoencoder(shapes_of(spec)))

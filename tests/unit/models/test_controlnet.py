@@ -46,3 +46,9 @@ def test_relatives_of_controlnets_are_refused_by_kind(name: str, kind: str) -> N
     spec.e(name, 1)
     with pytest.raises(ModelFileError, match=f"is {kind}, which is not supported"):
         load_controlnet(shapes_of(spec), CPU)
+
+
+@pytest.mark.parametrize("shape", [(1, 1000), (1000, 1), (1, 1), (3, 1000)])
+def test_a_hint_of_an_extreme_aspect_keeps_a_pixel(shape: tuple[int, int]) -> None:
+    hint = fit_hint(torch.rand(1, *shape, 3), 64, 64)
+    assert hint.shape == (1, 3, 64, 64)

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from comfyserverless.core.errors import ModelFileError
-from comfyserverless.core.values import ClipRef, FileRef, ModelRef
+from comfyserverless.core.values import ClipRef, FileRef, LoraRef, ModelRef
 from comfyserverless.models.pool import ModelPool
+from comfyserverless.models.preview import guess_colours
 from tests.support.make_tiny_models import Spec, build
 from tests.unit.models.files import mini_clip, mini_unet, write_file
 
@@ -75,3 +76,45 @@ def test_two_threads_load_a_file_once(tmp_path: Path) -> None:
     with ThreadPoolExecutor(2) as executor:
         encoders = list(executor.map(lambda _: pool.text(ref), range(8)))
     assert all(encoder.parts is encoders[0].parts for encoder in encoders)
+
+
+def test_parts_of_an_old_and_a_new_file_never_meet(tmp_path: Path) -> None:
+    path, pool = tmp_path / "m.safetensors", ModelPool()
+    network = build(Spec().put("model.diffusion_model.", mini_unet()), "m", torch.float16)
+    file = write_file(path, {**network, **mini_clip("cond_stage_model.transformer.")})
+    pool.text(ClipRef((file,)))
+    os.utime(path, ns=(1, 1))
+    for load in (lambda: pool.facts(ModelRef(file)), lambda: pool.diffusion(ModelRef(file))):
+        with pytest.raises(ModelFileError, match=r"m\.safetensors: was replaced"):
+            load()
+    assert pool.text(ClipRef((file,))), "what is loaded already stays good"
+
+
+def test_a_lora_that_was_replaced_is_refused(tmp_path: Path) -> None:
+    clip, lora = (write_file(tmp_path / f"{n}.safetensors", mini_clip()) for n in ("clip", "lora"))
+    os.utime(lora.path, ns=(1, 1))
+    with pytest.raises(ModelFileError, match=r"lora\.safetensors: was replaced"):
+        ModelPool().text(ClipRef((clip,), loras=(LoraRef(lora, 1.0),)))
+
+
+def test_an_inpainting_model_is_refused_by_its_input_channels(tmp_path: Path) -> None:
+    tensors = build(mini_unet(in_ch=9), "m", torch.float16)
+    with pytest.raises(ModelFileError, match=r"m\.safetensors: .* takes 9 input channels, .*supported: .*4"):
+        ModelPool().facts(ModelRef(write_file(tmp_path / "m.safetensors", tensors)))
+
+
+def test_a_file_of_no_family_is_called_that_when_its_text_encoder_is_asked_for(tmp_path: Path) -> None:
+    vae = write_file(tmp_path / "vae.safetensors", {"decoder.conv_in.weight": torch.ones(1)})
+    with pytest.raises(ModelFileError, match=r"vae\.safetensors: is no diffusion model .*supported: sd15"):
+        ModelPool().text(ClipRef((vae,)))
+    network = build(Spec().put("model.diffusion_model.", mini_unet()), "m", torch.float16)
+    with pytest.raises(ModelFileError, match=r"net\.safetensors: holds no CLIP text encoder"):
+        ModelPool().text(ClipRef((write_file(tmp_path / "net.safetensors", network),)))
+
+
+def test_previews_of_a_model_with_a_bad_autoencoder_have_plain_colours(tmp_path: Path) -> None:
+    network = build(Spec().put("model.diffusion_model.", mini_unet()), "m", torch.float16)
+    broken = {"first_stage_model.decoder.conv_in.weight": torch.ones(3)}
+    for at, tensors in enumerate((network, network | broken)):
+        colours = ModelPool().colours(ModelRef(write_file(tmp_path / f"{at}.safetensors", tensors)))
+        assert torch.equal(colours.factors, guess_colours(4).factors)

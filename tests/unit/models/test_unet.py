@@ -14,9 +14,9 @@ from torch import nn
 
 from comfyserverless.models.autoencoder_layout import autoencoder_config, find_autoencoder
 from comfyserverless.models.controlnet import controlnet_config, controlnet_names
+from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.unet import unet_config
 from comfyserverless.models.unet_layout import read_layout, unet_names
-from comfyserverless.models.weights import Weights
 from tests.support.make_tiny_models import controlnet_unet, unet, vae_kl
 from tests.unit.models.files import shapes_of
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from comfyserverless.core.errors import ModelFileError
+from comfyserverless.models.controlnet import controlnet_names
 from comfyserverless.models.diffusers_names import has_diffusers_names, with_original_names
 from comfyserverless.models.unet_layout import read_layout, unet_names
 from tests.support.make_tiny_models import controlnet_unet
@@ -61,4 +62,59 @@ def test_a_missing_middle_block_is_refused() -> None:
     for name in [name for name in spec if name.startswith("middle_block.1.")]:
         del spec[name]
     with pytest.raises(ModelFileError, match="middle block has 0 transformer blocks"):
+        read_layout(shapes_of(spec))
+
+
+ODD_NAMES = (
+    "foo",
+    "",
+    "input_blocks",
+    "input_blocks.1",
+    "input_blocks.1.0",
+    "input_blocks.1.0.op",
+    "input_blocks.x.y.z",
+    "output_blocks.\u0663.0",
+    "output_blocks.\u00b2.0.a.b",
+    "middle_block.1",
+    "down_blocks.x.resnets.0.norm1.weight",
+    "mid_block.foo.0.weight",
+    "up_blocks.0",
+    "controlnet_cond_embedding.foo",
+    "controlnet_cond_embedding.blocks.x.weight",
+    "zero_convs",
+    "input_hint_block.x.weight",
+)
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_a_tensor_of_no_known_name_is_left_out_in_both_namings(name: str) -> None:
+    weights = shapes_of(mini_unet())
+    names = unet_names(read_layout(weights), weights)
+    spec = mini_unet()
+    spec.e(name, 1)
+    assert unet_names(read_layout(weights), shapes_of(spec)).items() >= names.items()
+    odd = shapes_of(spec).renamed({**names, name: name})
+    assert set(with_original_names(odd)) >= set(weights)
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_a_tensor_of_no_known_name_does_not_stop_a_controlnet(name: str) -> None:
+    spec = controlnet_unet(MINI_UNET)
+    known = controlnet_names(shapes_of(spec))
+    spec.e(name, 1)
+    assert controlnet_names(shapes_of(spec)).items() >= known.items()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "input_blocks.0.0.weight",
+        "middle_block.1.transformer_blocks.0.attn2.to_k.weight",
+        "input_blocks.1.0.out_layers.3.weight",
+    ],
+)
+def test_a_tensor_without_the_needed_sides_is_told_with_its_file(name: str) -> None:
+    spec = mini_unet()
+    spec[name] = ((), *spec[name][1:])
+    with pytest.raises(ModelFileError, match=r"mini\.safetensors: tensor .* has the shape \[\]"):
         read_layout(shapes_of(spec))

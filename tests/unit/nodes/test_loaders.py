@@ -6,7 +6,9 @@ import pytest
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import ControlNetRef, FileRef, LoraRef, VaeRef
-from tests.support.graph_fakes import FakeContext
+from comfyserverless.graph.declaration import FileChoices
+from comfyserverless.nodes.registry import BUILTIN
+from tests.support.graph_fakes import FakeCatalog, FakeContext
 from tests.support.graph_lowered import CLIP, MODEL, VAE, lower, output
 
 STYLE = FileRef("/models/loras/style.safetensors")
@@ -78,3 +80,33 @@ async def test_lora_for_the_model_only() -> None:
 async def test_literal_where_a_model_should_be_is_told_by_input_and_type(value: object) -> None:
     with pytest.raises(PromptError, match=r"'model' takes a MODEL, but got"):
         await lower("LoraLoaderModelOnly", model=value, lora_name="style.safetensors", strength_model=1.0)
+
+
+@pytest.mark.parametrize(
+    ("node", "name", "file"),
+    [
+        ("CheckpointLoaderSimple", "ckpt_name", "sd15_tiny.safetensors"),
+        ("VAELoader", "vae_name", "sd_vae_tiny.safetensors"),
+        ("ControlNetLoader", "control_net_name", "canny.safetensors"),
+        ("LoraLoader", "lora_name", "style.safetensors"),
+        ("LoraLoaderModelOnly", "lora_name", "style.safetensors"),
+    ],
+)
+def test_a_replaced_file_changes_its_loaders_token(node: str, name: str, file: str) -> None:
+    declaration = BUILTIN.get(node)
+    assert declaration is not None
+    assert declaration.is_changed is not None
+    tokens = [
+        declaration.is_changed(FakeCatalog(identities={file: FileRef("/models/x", 10, time)}), {name: file})
+        for time in (1, 1, 2)
+    ]
+    assert tokens[0] == tokens[1] != tokens[2]
+    assert declaration.is_changed(FakeCatalog(), {name: None}) is None, "linked"
+
+
+def test_every_node_that_names_a_model_file_has_a_token_of_it() -> None:
+    for name in BUILTIN.names():
+        declaration = BUILTIN.get(name)
+        assert declaration is not None
+        if any(isinstance(spec.type, FileChoices) for spec in declaration.inputs):
+            assert declaration.is_changed is not None, name

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.sampling.parametrization import discrete_parametrization
 from comfyserverless.sampling.sigmas import WalkRequest, walk_sigmas
 
@@ -58,3 +59,14 @@ def test_full_denoise_ends_a_cut_walk_at_zero(cut: int) -> None:
     sigmas = walk(last_step=cut, force_full_denoise=True)
     assert sigmas[-1] == 0
     assert torch.equal(sigmas[:-1], walk()[:cut])
+
+
+@pytest.mark.parametrize("denoise", [1e-9, 1e-300, 5e-324])
+def test_a_strength_that_asks_for_an_endless_schedule_is_refused_with_the_least_one(denoise: float) -> None:
+    with pytest.raises(PromptError, match=r"denoise .* is too small for 10 steps: at least 1e-05"):
+        walk(denoise=denoise)
+
+
+def test_the_longest_schedule_of_the_widgets_is_walked() -> None:
+    request = WalkRequest("karras", 10_000, denoise=0.01)
+    assert len(walk_sigmas(PARAMETRIZATION, request)) == 10_001

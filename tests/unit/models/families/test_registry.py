@@ -9,8 +9,8 @@ import torch
 
 from comfyserverless.core.errors import ModelFileError
 from comfyserverless.models.families.registry import find_network, identify
+from comfyserverless.models.reading.weights import open_weights
 from comfyserverless.models.unet_layout import read_layout, unet_names
-from comfyserverless.models.weights import open_weights
 from tests.support.make_tiny_models import Spec, build, vae_kl
 from tests.unit.models.files import mini_unet, shapes_of, write_file
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from comfyserverless.core.values import ClipRef, FileRef, LoraRef
+from comfyserverless.models.lora.deltas import LowRank
 from comfyserverless.models.lora.keys import UNET_PREFIXES, clip_layer_names, unet_layer_names
 from comfyserverless.models.lora.merge import merge_loras
 from comfyserverless.models.pool import ModelPool
@@ -125,3 +126,39 @@ def test_a_lora_changes_the_prompt_and_costs_only_its_layers(tmp_path: Path) -> 
     assert differing == ["encoder.layers.0.self_attn.v_proj.weight"]
     zero, _ = pool.text(ClipRef((clip,), loras=(LoraRef(file, 0.0),))).encode("a cat")
     assert torch.equal(zero, plain)
+
+
+@pytest.mark.parametrize(
+    "factors",
+    [
+        {"lora_up.weight": (8, 0), "lora_down.weight": (0, 8), "alpha": ()},
+        {"lora_up.weight": (), "lora_down.weight": ()},
+        {"lora_up.weight": (8, 1), "lora_down.weight": (1, 8), "alpha": (3,)},
+        {"lora_up.weight": (8, 1), "lora_down.weight": (1, 8), "dora_scale": ()},
+        {"lora_up.weight": (90_000, 1), "lora_down.weight": (1, 90_000)},
+        {f"hada_w{n}_{side}": (90_000, 1) if side == "a" else (1, 90_000) for n in "12" for side in "ab"},
+        {"lokr_w1": (900, 900), "lokr_w2": (900, 900)},
+        {"diff": (3,)},
+    ],
+    ids=["rank 0", "scalars", "alphas", "dora scalar", "huge", "huge hadamard", "huge kronecker", "difference"],
+)
+def test_an_adapter_that_does_not_fit_its_layer_is_skipped_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, factors: dict[str, tuple[int, ...]]
+) -> None:
+    tensors = {f"{KOHYA}.{name}": torch.ones(shape) for name, shape in factors.items()}
+    with caplog.at_level(logging.WARNING):
+        changed = merge(write_file(tmp_path / "odd.safetensors", tensors), 1.0)
+    assert changed[f"{TARGET}.weight"].count_nonzero() == 0
+    assert "odd.safetensors" in caplog.text
+    assert "does not fit this model and is skipped" in caplog.text
+
+
+def test_lack_of_memory_is_not_taken_for_an_adapter_that_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> Tensor:
+        raise torch.OutOfMemoryError("full")
+
+    monkeypatch.setattr(LowRank, "change", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        merge(lora_file(tmp_path / "a.safetensors", KOHYA), 1.0)

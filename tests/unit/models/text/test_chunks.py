@@ -10,8 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.models.text.bpe import END_ID, START_ID, clip_ids
-from comfyserverless.models.text.chunks import CHUNK_TOKENS, empty_chunk, tokenize
+from comfyserverless.models.text.chunks import CHUNK_TOKENS, MAX_CHUNKS, empty_chunk, tokenize
 
 RECORDED = json.loads((Path(__file__).parents[3] / "parity" / "data" / "tokens.json").read_text())
 PADS = {"sd15.l": END_ID, "sdxl.l": END_ID, "sdxl.g": 0}
@@ -77,3 +78,9 @@ def test_a_comma_after_a_textual_inversion_is_text() -> None:
 def test_the_name_of_a_textual_inversion_needs_space_before_it() -> None:
     (chunk,) = tokenize("xembedding:tinystyle", 0, find)
     assert all(token.vector is None for token in chunk)
+
+
+def test_a_prompt_longer_than_anybody_means_is_refused_with_the_limit() -> None:
+    words = CHUNK_TOKENS * MAX_CHUNKS
+    with pytest.raises(PromptError, match=f"the prompt is too long: it takes .*the limit is {MAX_CHUNKS}"):
+        tokenize("a " * words, 0, find)

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from comfyserverless.core.errors import ModelFileError
+from comfyserverless.models.reading.weights import open_weights
 from comfyserverless.models.text.clip_files import find_clip_models
-from comfyserverless.models.weights import open_weights
-from tests.unit.models.files import mini_clip, mini_open_clip, write_file
+from tests.support.make_tiny_models import build, clip_hf
+from tests.unit.models.files import VOCAB, mini_clip, mini_open_clip, write_file
 
 
 @pytest.mark.parametrize(
@@ -74,3 +75,48 @@ def test_eight_bit_weights_are_widened(tmp_path: Path) -> None:
     tensors = {name: tensor.to(torch.float8_e4m3fn) for name, tensor in mini_clip().items()}
     (model,) = find_clip_models(open_weights(write_file(tmp_path / "a.safetensors", tensors).path))
     assert {tensor.dtype for tensor in model.load().values()} == {torch.float16}
+
+
+WIDTH = 8
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("embeddings.token_embedding.weight", (7, 5)),
+        ("embeddings.token_embedding.weight", (7, WIDTH)),
+        ("embeddings.position_embedding.weight", (76, WIDTH)),
+        ("encoder.layers.1.self_attn.q_proj.weight", (WIDTH, 9)),
+        ("encoder.layers.0.mlp.fc2.weight", (9, 16)),
+        ("encoder.layers.0.layer_norm1.bias", ()),
+        ("final_layer_norm.weight", (9,)),
+        ("text_projection.weight", (4, 9)),
+    ],
+)
+def test_a_tensor_of_another_shape_is_told_before_it_runs(
+    tmp_path: Path, name: str, shape: tuple[int, ...]
+) -> None:
+    key = name if name.startswith("text_projection") else f"text_model.{name}"
+    file = write_file(tmp_path / "a.safetensors", {**mini_clip(), key: torch.zeros(shape)})
+    with pytest.raises(ModelFileError, match=rf"a\.safetensors: the text encoder's {name} has"):
+        find_clip_models(open_weights(file.path))[0].load()
+
+
+@pytest.mark.parametrize("name", ["encoder.layers.x.y", "encoder.layers.99999999999.foo", "encoder.layers."])
+def test_layers_are_counted_up_to_the_first_gap(tmp_path: Path, name: str) -> None:
+    file = write_file(tmp_path / "a.safetensors", {**mini_clip(), f"text_model.{name}": torch.zeros(1)})
+    (model,) = find_clip_models(open_weights(file.path))
+    assert model.config.layers == 2
+
+
+def test_a_width_that_heads_do_not_divide_is_refused(tmp_path: Path) -> None:
+    clip = build(clip_hf(d=200, ff=8, layers=1, vocab=VOCAB, proj=False), "clip", torch.float16)
+    (model,) = find_clip_models(open_weights(write_file(tmp_path / "a.safetensors", clip).path))
+    with pytest.raises(ModelFileError, match="is 200 wide, no multiple of 64"):
+        model.load()
+
+
+def test_quantised_text_encoders_are_refused(tmp_path: Path) -> None:
+    whole = {name: tensor.to(torch.int8) for name, tensor in mini_clip().items()}
+    with pytest.raises(ModelFileError, match="quantised weights are not supported"):
+        find_clip_models(open_weights(write_file(tmp_path / "a.safetensors", whole).path))[0].load()

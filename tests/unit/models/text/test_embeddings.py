@@ -23,13 +23,22 @@ def test_a_name_finds_its_file_with_or_without_suffix_and_in_subfolders(tmp_path
     assert find_embedding_file(folders, "c") is None
 
 
-@pytest.mark.parametrize("name", ["../secret", "../secret.pt", "{root}/secret.pt", "sub/../../secret", "link"])
+@pytest.mark.parametrize(
+    "name", ["../secret", "../secret.pt", "{root}/secret.pt", "sub/../../secret", "a\0b", "\ud800"]
+)
 def test_a_name_cannot_leave_its_folder(tmp_path: Path, name: str) -> None:
     inside = tmp_path / "embeddings"
     inside.mkdir()
     (tmp_path / "secret.pt").write_bytes(b"x")
-    (inside / "link.pt").symlink_to(tmp_path / "secret.pt")
     assert find_embedding_file((str(inside),), name.format(root=tmp_path)) is None
+
+
+def test_a_link_in_the_folder_is_followed_as_for_every_other_model(tmp_path: Path) -> None:
+    inside = tmp_path / "embeddings"
+    inside.mkdir()
+    (tmp_path / "kept_elsewhere.pt").write_bytes(b"x")
+    (inside / "link.pt").symlink_to(tmp_path / "kept_elsewhere.pt")
+    assert find_embedding_file((str(inside),), "link") == str(inside / "link.pt")
 
 
 def test_each_text_encoder_gets_its_own_vectors(tmp_path: Path) -> None:

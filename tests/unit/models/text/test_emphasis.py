@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comfyserverless.models.text.emphasis import split_emphasis
+from comfyserverless.core.errors import PromptError
+from comfyserverless.models.text.emphasis import MAX_DEPTH, split_emphasis
 
 
 @pytest.mark.parametrize(
@@ -55,3 +56,15 @@ def test_any_text_is_split_without_losing_letters(text: str) -> None:
     kept = "".join(run for run, _ in split_emphasis(text))
     letters = [c for c in text if c.isalpha()]
     assert [c for c in kept if c.isalpha()][: len(letters)] == letters or ":" in text
+
+
+def test_brackets_may_nest_deeply_but_not_without_end() -> None:
+    ((text, weight),) = split_emphasis("(" * 400 + "cat" + ")" * 400)
+    assert (text, weight) == ("cat", pytest.approx(1.1**400))
+    for depth in (MAX_DEPTH + 1, 20_000):
+        with pytest.raises(PromptError, match=f"more than {MAX_DEPTH} deep"):
+            split_emphasis("(" * depth + "cat" + ")" * depth)
+
+
+def test_brackets_that_never_close_are_text_however_many() -> None:
+    assert split_emphasis("(" * 50_000) == [("(" * 50_000, 1.0)]

@@ -1,27 +1,23 @@
 """Open a model file and load its tensors one by one.
 
 Safetensors files are read through their checked header; nothing is mapped, so a file that is replaced
-while it is in use cannot change or crash what was loaded. Pickled files go through torch's weights-only
-loader, which runs no code of the file.
+while it is in use cannot change or crash what was loaded. Any other file goes through torch's weights-only
+loader (see pickles), which runs no code of the file.
 """
 
 from __future__ import annotations
 
 import os
-import pickle
-import zipfile
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import torch
 
 from comfyserverless.core.errors import ModelFileError
-from comfyserverless.models.header import TensorInfo, read_header
+from comfyserverless.models.reading.header import TensorInfo, read_header
+from comfyserverless.models.reading.pickles import read_pickle
 
-PICKLE_SUFFIXES = frozenset({".ckpt", ".pt", ".pth", ".bin"})
-
-_NESTING = ("state_dict", "string_to_param")
-"""Where checkpoints and textual inversions keep their tensors, when not at the top."""
+PICKLE_SUFFIXES = frozenset({".ckpt", ".pt", ".pt2", ".pth", ".bin", ".pkl"})
+"""Files that torch.save wrote; all others are safetensors."""
 
 
 class Weights:
@@ -57,6 +53,13 @@ class Weights:
         """Return the shape of a tensor. Raises ModelFileError if the file lacks it."""
         return self.info(name).shape
 
+    def length(self, name: str, dim: int) -> int:
+        """Return one side of a tensor's shape. Raises ModelFileError if the file lacks it or the side."""
+        shape = self.shape(name)
+        if dim >= len(shape):
+            raise ModelFileError(f"{self.path}: tensor {name!r} has the shape {list(shape)}: sides are missing")
+        return shape[dim]
+
     def below(self, prefix: str) -> Weights:
         """Return the tensors whose names start with `prefix`, named without it."""
         return self.renamed({name: name.removeprefix(prefix) for name in self if name.startswith(prefix)})
@@ -80,14 +83,30 @@ class Weights:
         tensor = _read_tensor(self.path, info)
         return tensor if dtype is None else tensor.to(dtype)
 
+    def load_real(self, name: str, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """Load one tensor of real numbers.
+
+        Raises ModelFileError, beside `load`'s reasons, for whole numbers: those are quantised weights, and read
+        as plain ones they give pictures of nothing.
+        """
+        if not (kind := self.info(name).dtype).is_floating_point:
+            raise ModelFileError(
+                f"{self.path}: tensor {name!r} has the type {kind}: quantised weights are not supported"
+                " (supported: float16, bfloat16, float32, float64, float8)"
+            )
+        return self.load(name, dtype)
+
 
 def open_weights(path: str) -> Weights:
-    """Open a model file by its suffix: pickles for .ckpt .pt .pth .bin, else safetensors.
+    """Open a model file by its suffix: pickles for PICKLE_SUFFIXES, else safetensors.
 
     Raises ModelFileError, naming the file, if it is missing or not what its suffix says.
     """
     if os.path.splitext(path)[1].lower() in PICKLE_SUFFIXES:
-        return _open_pickle(path)
+        tensors = read_pickle(path)
+        return Weights(
+            path, {name: TensorInfo(t.dtype, tuple(t.shape)) for name, t in tensors.items()}, tensors
+        )
     return Weights(path, read_header(path).tensors)
 
 
@@ -95,38 +114,13 @@ def _read_tensor(path: str, info: TensorInfo) -> torch.Tensor:
     data = torch.empty(info.size_bytes, dtype=torch.uint8)
     view = memoryview(data.numpy().data)
     done = 0
-    with open(path, "rb", buffering=0) as file:
-        while done < info.size_bytes:
-            count = os.preadv(file.fileno(), [view[done:]], info.begin_bytes + done)
-            if count == 0:
-                raise ModelFileError(f"{path}: truncated while it was being read")
-            done += count
-    return data.view(info.dtype).reshape(info.shape)
-
-
-def _open_pickle(path: str) -> Weights:
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        with open(path, "rb", buffering=0) as file:
+            while done < info.size_bytes:
+                count = os.preadv(file.fileno(), [view[done:]], info.begin_bytes + done)
+                if count == 0:
+                    raise ModelFileError(f"{path}: truncated while it was being read")
+                done += count
     except OSError as exc:
-        raise ModelFileError(f"{path}: cannot be read: {exc}") from exc
-    except pickle.UnpicklingError as exc:
-        raise ModelFileError(
-            f"{path}: holds more than plain tensors, or is damaged; only plain weights are loaded from pickles."
-            " Use a safetensors file"
-        ) from exc
-    except (RuntimeError, EOFError, ValueError, KeyError, AttributeError) as exc:
-        raise ModelFileError(f"{path}: is not a readable torch file: {exc}") from exc
-    tensors = flatten_tensors(content)
-    return Weights(path, {name: TensorInfo(t.dtype, tuple(t.shape)) for name, t in tensors.items()}, tensors)
-
-
-def flatten_tensors(content: Any) -> dict[str, torch.Tensor]:
-    """Return the tensors of a pickled file: of the mapping itself, or the one nested in it."""
-    if not isinstance(content, Mapping):
-        return {}
-    for nested in _NESTING:
-        if isinstance(content.get(nested), Mapping):
-            return flatten_tensors(content[nested])
-    if len(content) == 1 and isinstance(only := next(iter(content.values())), Mapping):
-        return flatten_tensors(only)
-    return {str(name): value for name, value in content.items() if isinstance(value, torch.Tensor)}
+        raise ModelFileError(f"{path}: cannot be read: {exc.strerror}") from exc
+    return data.view(info.dtype).reshape(info.shape)

@@ -28,6 +28,10 @@ DTYPES: Mapping[str, torch.dtype] = {
     "BF16": torch.bfloat16,
     "F8_E4M3": torch.float8_e4m3fn,
     "F8_E5M2": torch.float8_e5m2,
+    "C64": torch.complex64,
+    "U64": torch.uint64,
+    "U32": torch.uint32,
+    "U16": torch.uint16,
     "I64": torch.int64,
     "I32": torch.int32,
     "I16": torch.int16,
@@ -70,6 +74,8 @@ def read_header(path: str) -> Header:
         raise ModelFileError(f"{path}: cannot be read: {exc.strerror}") from exc
     entries = _parse_json(path, text)
     metadata = entries.pop("__metadata__", None) or {}
+    if not isinstance(metadata, dict):
+        raise ModelFileError(f"{path}: not a safetensors file: its __metadata__ is not a JSON object")
     start = 8 + header_bytes
     tensors = {name: _tensor_info(path, name, entry, start, file_bytes) for name, entry in entries.items()}
     return Header(tensors, {str(key): str(value) for key, value in metadata.items()})
@@ -94,7 +100,7 @@ def _header_length(path: str, first: bytes, file_bytes: int) -> int:
 def _parse_json(path: str, text: bytes) -> dict[str, Any]:
     try:
         entries = json.loads(text)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise ModelFileError(f"{path}: not a safetensors file: its header is not JSON") from exc
     if not isinstance(entries, dict):
         raise ModelFileError(f"{path}: not a safetensors file: its header is not a JSON object")
@@ -105,9 +111,9 @@ def _tensor_info(path: str, name: str, entry: Any, start: int, file_bytes: int) 
     try:
         kind, shape = entry["dtype"], tuple(int(n) for n in entry["shape"])
         begin, end = (int(n) for n in entry["data_offsets"])
-    except (TypeError, KeyError, ValueError) as exc:
+        dtype = DTYPES.get(kind)
+    except (TypeError, KeyError, ValueError, OverflowError) as exc:
         raise ModelFileError(f"{path}: not a safetensors file: bad header entry for {name!r}") from exc
-    dtype = DTYPES.get(kind)
     if dtype is None:
         raise ModelFileError(f"{path}: tensor {name!r} has type {kind!r}; known are {', '.join(DTYPES)}")
     if min(shape, default=0) < 0 or begin < 0 or end - begin != math.prod(shape) * dtype.itemsize:

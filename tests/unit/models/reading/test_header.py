@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from comfyserverless.core.errors import ModelFileError
-from comfyserverless.models.header import read_header
+from comfyserverless.models.reading.header import read_header
 from tests.unit.models.files import write_file, write_raw
 
 ENTRY = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
@@ -48,6 +48,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         (struct.pack("<Q", 4) + b"nope", "its header is not JSON"),
         (struct.pack("<Q", 2) + b"\xff\xfe", "its header is not JSON"),
         (struct.pack("<Q", 2) + b"[]", "not a JSON object"),
+        (struct.pack("<Q", 200_000) + b"[" * 100_000 + b"]" * 100_000, "its header is not JSON"),
+        (struct.pack("<Q", 21) + b'{"__metadata__": [1]}', "its __metadata__ is not a JSON object"),
     ],
 )
 def test_a_foreign_file_is_refused_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
@@ -72,3 +74,17 @@ def test_a_bad_entry_is_refused_with_the_reason(tmp_path: Path, entry: object, r
     path = write_raw(tmp_path / "bad.safetensors", {"x": entry}, bytes(8))
     with pytest.raises(ModelFileError, match=reason):
         read_header(path)
+
+
+def test_overlong_numbers_and_odd_types_in_an_entry_are_refused(tmp_path: Path) -> None:
+    for at, entry in enumerate(
+        (
+            b'{"dtype":"F32","shape":[1e999],"data_offsets":[0,4]}',
+            b'{"dtype":["F32"],"shape":[1],"data_offsets":[0,4]}',
+            b'{"dtype":{},"shape":[1],"data_offsets":[0,4]}',
+            b'"text"',
+        )
+    ):
+        path = write_raw(tmp_path / f"{at}.safetensors", b'{"x":' + entry + b"}", bytes(4))
+        with pytest.raises(ModelFileError, match=rf"{at}\.safetensors: .*bad header entry for 'x'"):
+            read_header(path)
