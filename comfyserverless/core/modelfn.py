@@ -57,8 +57,11 @@ def _spec(name: str, lane: Lane, inputs: str, outputs: str) -> FunctionSpec:
 #   samples     [B, C, h, w] float32 in the family's *output* latent units (what a LATENT's `samples` holds)
 #   latent      a LATENT: {samples: TensorRef, batch_index?: list[int], noise_mask?: TensorRef}
 #   state       sampler state: a dict of literals and TensorRefs, opaque to the control tower
-#   plan        {steps: int, evaluations: list of {step: int, last_of_step: bool, controls: list[int]}}: one
-#               entry per model call; `controls` are indices into `applications` that are active at its sigma
+#   plan        {steps: int, maximum: int, is_dynamic: bool, evaluations: list of evaluations}: one per model
+#               call, each {step: int, last_of_step: bool, controls: list[int]}; `controls` are indices into
+#               `applications` that are active at its sigma; `maximum` is what progress counts to. If
+#               is_dynamic, `evaluations` holds the first only (none if there is nothing to do): `steps` is void
+#   upcoming    the evaluation that follows in a dynamic walk; None at its end, and in all other walks
 #   applications  the distinct control applications of positive and negative, in first-seen order
 #   residuals   what one ControlNet adds, per model batch of this evaluation: dict str(batch index) -> list of
 #               TensorRefs, input blocks in order, then the middle block
@@ -85,7 +88,7 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
                 "denoise.step",
                 "gpu",
                 "model state positive negative cfg applications residuals* single_evaluation preview",
-                "state preview",
+                "state preview upcoming",
             ),
             _spec(
                 "controlnet.run",

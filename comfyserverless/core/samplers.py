@@ -79,6 +79,8 @@ AVAILABLE_SAMPLERS: tuple[str, ...] = (
     "dpm_2",
     "dpm_2_ancestral",
     "lms",
+    "dpm_fast",
+    "dpm_adaptive",
     "dpmpp_2s_ancestral",
     "dpmpp_2s_ancestral_cfg_pp",
     "dpmpp_sde",

@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 import torch
 
 from comfyserverless.core.errors import InvariantError
-from comfyserverless.functions.guided import denoise, guidance_of, parametrization_of, point_of, to_output_units
+from comfyserverless.functions.guided import (
+    denoise,
+    describe,
+    guidance_of,
+    parametrization_of,
+    point_of,
+    to_output_units,
+)
 from comfyserverless.functions.preview import encode_preview
 from comfyserverless.sampling.masking import KeptPart
 from comfyserverless.sampling.samplers.base import UncondSampler
@@ -33,6 +40,7 @@ class DenoiseStep(ModelFn):
         io.add_input("preview")
         io.add_output("state")
         io.add_output("preview")
+        io.add_output("upcoming")
 
     def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
         """Take the diffusion model."""
@@ -43,7 +51,7 @@ class DenoiseStep(ModelFn):
 
     @torch.no_grad()
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
-        """Return the next state, and a preview of the denoised latent as JPEG bytes if one is asked for.
+        """Return the next state, a preview of the denoised latent as JPEG bytes if asked, and what is upcoming.
 
         Raises InvariantError if residuals of one evaluation are given for a step of several.
         """
@@ -70,4 +78,6 @@ class DenoiseStep(ModelFn):
         if "colours" in components:
             samples = to_output_units(denoised, components["facts"])
             preview = encode_preview(components["colours"].latent_to_rgb(samples))
-        return {"state": state, "preview": preview}
+        evaluation = sampler.upcoming(state["walk"])
+        upcoming = None if evaluation is None else describe(evaluation, guidance, parametrization)
+        return {"state": state, "preview": preview, "upcoming": upcoming}

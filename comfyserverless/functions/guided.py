@@ -16,10 +16,18 @@ import torch
 from torch import Tensor
 
 from comfyserverless.models.families.base import DiffusionModel, ModelFacts
-from comfyserverless.sampling.guidance import Batch, Estimate, Guidance, combine, fit_batch, plan_batches
+from comfyserverless.sampling.guidance import (
+    Batch,
+    Estimate,
+    Guidance,
+    combine,
+    fit_batch,
+    is_in_range,
+    plan_batches,
+)
 from comfyserverless.sampling.masking import KeptPart
 from comfyserverless.sampling.parametrization import Parametrization, discrete_parametrization
-from comfyserverless.sampling.samplers.base import UncondSampler
+from comfyserverless.sampling.samplers.base import Evaluation, UncondSampler
 from comfyserverless.sampling.samplers.registry import find_sampler
 
 LATENT_CELL_PX = 8
@@ -82,6 +90,19 @@ def guidance_of(inputs: Mapping[str, Any], sampler: str) -> Guidance:
         inputs["applications"],
         needs_negative=isinstance(find_sampler(sampler), UncondSampler),
     )
+
+
+def describe(
+    evaluation: Evaluation, guidance: Guidance, parametrization: Parametrization
+) -> dict[str, bool | int | list[int]]:
+    """Return an evaluation as a plan lists it, with the applications that act at its level on a batch."""
+    controls = {
+        index
+        for batch in plan_batches(guidance, evaluation.sigma, parametrization)
+        for index in batch.controls
+        if is_in_range(guidance.applications[index], evaluation.sigma, parametrization)
+    }
+    return {"step": evaluation.step, "last_of_step": evaluation.is_last_of_step, "controls": sorted(controls)}
 
 
 def point_of(state: Mapping[str, Any], parametrization: Parametrization) -> Point:

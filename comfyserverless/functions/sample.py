@@ -9,9 +9,14 @@ import torch
 from torch import Tensor
 
 from comfyserverless.core.errors import PromptError
-from comfyserverless.functions.guided import guidance_of, parametrization_of, to_model_units, to_output_units
+from comfyserverless.functions.guided import (
+    describe,
+    guidance_of,
+    parametrization_of,
+    to_model_units,
+    to_output_units,
+)
 from comfyserverless.models.families.base import ModelFacts
-from comfyserverless.sampling.guidance import is_in_range, plan_batches
 from comfyserverless.sampling.masking import latent_mask
 from comfyserverless.sampling.noise import starting_noise
 from comfyserverless.sampling.parametrization import Parametrization
@@ -32,6 +37,9 @@ _WALK_PORTS = (
     "force_full_denoise",
     "add_noise",
 )
+
+_NO_PLAN: Mapping[str, Any] = {"steps": 0, "maximum": 0, "is_dynamic": False, "evaluations": []}
+"""The plan of a walk without steps."""
 
 
 class SampleBegin(ModelFn):
@@ -61,7 +69,7 @@ class SampleBegin(ModelFn):
         samples = _fit_channels(inputs["latent"]["samples"], facts)
         sigmas = walk_sigmas(parametrization, _walk_request(sampler, inputs))
         if len(sigmas) < 2:
-            return {"state": {"samples": samples}, "plan": {"steps": 0, "evaluations": []}}
+            return {"state": {"samples": samples}, "plan": _NO_PLAN}
         latent = to_model_units(samples, facts)
         noise = _noise(samples, inputs)
         x = parametrization.starting_latent(sigmas[0], noise, latent)
@@ -135,18 +143,12 @@ def _walk_request(sampler: Sampler, inputs: Mapping[str, Any]) -> WalkRequest:
 def _plan(
     inputs: Mapping[str, Any], parametrization: Parametrization, sampler: Sampler, sigmas: Tensor
 ) -> dict[str, Any]:
-    """List the evaluations, each with the control applications that act at its level on a batch that runs."""
-    applications = inputs["applications"]
+    """List the evaluations, all or, in a dynamic walk, the first."""
     guidance = guidance_of(inputs, inputs["sampler"])
-    evaluations = []
-    for evaluation in sampler.evaluations(sigmas):
-        chained = {
-            index
-            for batch in plan_batches(guidance, evaluation.sigma, parametrization)
-            for index in batch.controls
-            if is_in_range(applications[index], evaluation.sigma, parametrization)
-        }
-        evaluations.append(
-            {"step": evaluation.step, "last_of_step": evaluation.is_last_of_step, "controls": sorted(chained)}
-        )
-    return {"steps": len(sigmas) - 1, "evaluations": evaluations}
+    evaluations = sampler.evaluations(sigmas)
+    return {
+        "steps": evaluations[-1].step + 1 if evaluations else 0,
+        "maximum": len(sigmas) - 1,
+        "is_dynamic": sampler.is_dynamic,
+        "evaluations": [describe(evaluation, guidance, parametrization) for evaluation in evaluations],
+    }

@@ -2,13 +2,14 @@
 
 Without ControlNets a step is one invocation, whatever its number of model calls. With them, the model calls
 of a step are invocations of their own, each fed by one controlnet.run per application that is active at its
-noise level; the residuals arrive through a callback port while both run.
+noise level; the residuals arrive through a callback port while both run. All are emitted at once, but where a
+sampler finds the number of its steps on the way: there each step tells whether one more follows.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from comfyserverless.core.errors import InvariantError
 from comfyserverless.core.samplers import AVAILABLE_SAMPLERS, SAMPLER_NAMES, SCHEDULER_NAMES
 from comfyserverless.core.values import ModelRef, Value
 from comfyserverless.graph.declaration import FileCatalog, NodeDeclaration, OutputSpec
-from comfyserverless.graph.lowering import LoweringContext, NodeResult, StepProgress
+from comfyserverless.graph.lowering import Emitted, LoweringContext, NodeResult, StepProgress
 from comfyserverless.nodes.controlnet import distinct_applications, spread_to_negative
 from comfyserverless.nodes.specs import combo, number, seed, socket, whole
 from comfyserverless.nodes.taking import (
@@ -28,6 +29,8 @@ from comfyserverless.nodes.taking import (
 )
 
 _NO_PREVIEW = "none"
+
+_Walk = Callable[[LoweringContext, "_Guided", Mapping[str, Any], Value], Awaitable[Value]]
 _STEPS_PER_TURN = 64
 #: The parts of a LATENT that sampling reads.
 _LATENT_PORT_KEYS = ("samples", "batch_index", "noise_mask")
@@ -107,24 +110,22 @@ async def _sample(ctx: LoweringContext, inputs: Inputs, schedule: _Schedule) -> 
         **schedule.ports(),
     )
     plan = await ctx.result(begin.out("plan"))
-    walk = _walk_evaluations if applications else _walk_steps
+    walk = _choose_walk(plan, guided)
     state = await walk(ctx, guided, plan, begin.out("state"))
     end = ctx.emit("sample.end", model=guided.model, state=state)
     return NodeResult(({**latent, "samples": end.out("samples")},))
 
 
+def _choose_walk(plan: Mapping[str, Any], guided: _Guided) -> _Walk:
+    if plan["is_dynamic"]:
+        return _walk_dynamic
+    return _walk_evaluations if guided.applications else _walk_steps
+
+
 async def _walk_steps(ctx: LoweringContext, guided: _Guided, plan: Mapping[str, Any], state: Value) -> Value:
     """Emit one denoise.step per step; return the last state."""
     for step in range(plan["steps"]):
-        state = ctx.emit(
-            "denoise.step",
-            progress=StepProgress(step + 1, plan["steps"]),
-            state=state,
-            residuals=[],
-            single_evaluation=False,
-            preview=ctx.preview_method,
-            **guided.ports(),
-        ).out("state")
+        state = _emit_step(ctx, guided, StepProgress(step + 1, plan["maximum"]), state).out("state")
         await _let_others_in(step)
     return state
 
@@ -134,25 +135,64 @@ async def _walk_evaluations(
 ) -> Value:
     """Emit, per model call, the ControlNets that are active and a denoise.step; return the last state."""
     for index, evaluation in enumerate(plan["evaluations"]):
-        active = evaluation["controls"]
-        if any(not 0 <= each < len(guided.applications) for each in active):
-            raise InvariantError(f"sample.begin planned controls {active} of {len(guided.applications)}")
-        residuals = [
-            _run_control(ctx, guided, state, each) if each in active else None
-            for each in range(len(guided.applications))
-        ]
-        ends_step = evaluation["last_of_step"]
-        state = ctx.emit(
-            "denoise.step",
-            progress=StepProgress(evaluation["step"] + 1, plan["steps"]) if ends_step else None,
-            state=state,
-            residuals=residuals,
-            single_evaluation=True,
-            preview=ctx.preview_method if ends_step else _NO_PREVIEW,
-            **guided.ports(),
-        ).out("state")
+        state = _emit_evaluation(ctx, guided, evaluation, plan["maximum"], state).out("state")
         await _let_others_in(index)
     return state
+
+
+async def _walk_dynamic(ctx: LoweringContext, guided: _Guided, plan: Mapping[str, Any], state: Value) -> Value:
+    """Emit one denoise.step after the other, until one tells that nothing is upcoming; return the last state.
+
+    Progress counts to the steps that were asked for, and stays there if the walk takes more.
+    """
+    maximum, upcoming = plan["maximum"], next(iter(plan["evaluations"]), None)
+    while upcoming is not None:
+        if guided.applications:
+            emitted = _emit_evaluation(ctx, guided, upcoming, maximum, state)
+        else:
+            emitted = _emit_step(ctx, guided, _progress(upcoming, maximum), state)
+        state, upcoming = emitted.out("state"), await ctx.result(emitted.out("upcoming"))
+    return state
+
+
+def _progress(evaluation: Mapping[str, Any], maximum: int) -> StepProgress:
+    return StepProgress(min(evaluation["step"] + 1, maximum), maximum)
+
+
+def _emit_step(ctx: LoweringContext, guided: _Guided, progress: StepProgress, state: Value) -> Emitted:
+    """Emit one whole step."""
+    return ctx.emit(
+        "denoise.step",
+        progress=progress,
+        state=state,
+        residuals=[],
+        single_evaluation=False,
+        preview=ctx.preview_method,
+        **guided.ports(),
+    )
+
+
+def _emit_evaluation(
+    ctx: LoweringContext, guided: _Guided, evaluation: Mapping[str, Any], maximum: int, state: Value
+) -> Emitted:
+    """Emit one model call of a step, and the ControlNets that are active in it."""
+    active = evaluation["controls"]
+    if any(not 0 <= each < len(guided.applications) for each in active):
+        raise InvariantError(f"sampling planned controls {active} of {len(guided.applications)}")
+    residuals = [
+        _run_control(ctx, guided, state, each) if each in active else None
+        for each in range(len(guided.applications))
+    ]
+    ends_step = evaluation["last_of_step"]
+    return ctx.emit(
+        "denoise.step",
+        progress=_progress(evaluation, maximum) if ends_step else None,
+        state=state,
+        residuals=residuals,
+        single_evaluation=True,
+        preview=ctx.preview_method if ends_step else _NO_PREVIEW,
+        **guided.ports(),
+    )
 
 
 async def _let_others_in(step: int) -> None:

@@ -43,11 +43,14 @@ class Sampler(ABC):
     discards_penultimate_sigma: the schedule must leave out the level before 0. uses_fresh_noise_for_mask: where
     a mask keeps parts of the image, they are noised with new noise, not with the noise of the start.
     percent_options: options that are a noise level of the model, by the share of the way down where it lies.
+    is_dynamic: how many evaluations there are is known only when they are over; `evaluations` lists the first,
+    and `upcoming` tells each following one.
     """
 
     discards_penultimate_sigma: ClassVar[bool] = False
     uses_fresh_noise_for_mask: ClassVar[bool] = False
     percent_options: ClassVar[Mapping[str, float]] = MappingProxyType({})
+    is_dynamic: ClassVar[bool] = False
 
     def begin(self, x: Tensor, sigmas: Tensor, seed: int, options: SamplerOptions) -> SamplerState:
         """Return the state at the start of a walk.
@@ -68,6 +71,10 @@ class Sampler(ABC):
     def evaluations(self, sigmas: Tensor, options: SamplerOptions = NO_OPTIONS) -> list[Evaluation]:
         """List all evaluations of a walk over these levels, in order; sigmas and options as in `begin`."""
         return [Evaluation(step, float(sigma), True) for step, sigma in enumerate(sigmas[:-1])]
+
+    def upcoming(self, state: SamplerState) -> Evaluation | None:
+        """Return the evaluation that a dynamic walk makes next, None at its end and for other walks."""
+        return None
 
     def is_done(self, state: SamplerState) -> bool:
         """Tell whether the walk has reached its last level."""

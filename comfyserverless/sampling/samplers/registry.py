@@ -10,6 +10,7 @@ from comfyserverless.sampling.samplers.adams import Ipndm, IpndmV, Lms
 from comfyserverless.sampling.samplers.base import Sampler
 from comfyserverless.sampling.samplers.ddpm import Ddpm, Lcm
 from comfyserverless.sampling.samplers.deis import Deis
+from comfyserverless.sampling.samplers.dpm_solver import DpmAdaptive, DpmFast
 from comfyserverless.sampling.samplers.dpmpp import Dpmpp2M, Dpmpp2MCfgPp, Dpmpp2MSde, Dpmpp3MSde
 from comfyserverless.sampling.samplers.er_sde import ErSde
 from comfyserverless.sampling.samplers.euler import (
@@ -46,6 +47,8 @@ SAMPLERS: Mapping[str, Sampler] = MappingProxyType(
         "dpm_2": Dpm2(),
         "dpm_2_ancestral": Dpm2Ancestral(),
         "lms": Lms(),
+        "dpm_fast": DpmFast(),
+        "dpm_adaptive": DpmAdaptive(),
         "dpmpp_2s_ancestral": Dpmpp2SAncestral(),
         "dpmpp_2s_ancestral_cfg_pp": Dpmpp2SAncestralCfgPp(),
         "dpmpp_sde": DpmppSde(),

@@ -57,7 +57,7 @@ def application(strength: float = 1.0, hint: Tensor = HINT) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("name", sorted(SAMPLERS))
+@pytest.mark.parametrize("name", sorted(name for name in SAMPLERS if not SAMPLERS[name].is_dynamic))
 def test_single_evaluations_that_move_equal_whole_steps(name: str) -> None:
     pool, call = AnalyticPool(), guided()
     begun = begin(
@@ -197,3 +197,39 @@ def test_kept_part_of_a_mask_stays_the_original_with_cfg_pp() -> None:
     for _ in range(begun["plan"]["steps"]):
         state = step(pool, state, call)["state"]
     torch.testing.assert_close(end(state)[..., :3], IMAGE[..., :3])
+
+
+@pytest.mark.parametrize("is_single", [False, True])
+def test_dynamic_walk_tells_what_is_upcoming_until_it_ends(is_single: bool) -> None:
+    pool, call = AnalyticPool(), guided()
+    begun = begin(sampler="dpm_adaptive", latent={"samples": IMAGE}, steps=5)
+    state, upcoming = begun["state"], begun["plan"]["evaluations"][0]
+    assert begun["plan"]["is_dynamic"]
+    assert upcoming == {"step": 0, "last_of_step": False, "controls": []}
+    seen = []
+    while upcoming is not None:
+        seen.append(upcoming["last_of_step"])
+        taken = step(pool, state, call, single_evaluation=is_single)
+        state, upcoming = pickle.loads(pickle.dumps(taken["state"])), taken["upcoming"]
+    evaluations = 3 * state["walk"]["step"]
+    assert len(pool.model.calls) == evaluations
+    assert seen == ([False, False, True] * (evaluations // 3) if is_single else [False] * (evaluations // 3))
+
+
+def test_dynamic_walk_tells_the_controls_in_range_of_each_level() -> None:
+    pool = AnalyticPool()
+    early = [application() | {"end_percent": 0.4}]
+    call = guided(positive=conditioning(1.0, control=early), applications=early)
+    begun = begin(sampler="dpm_adaptive", positive=call["positive"], applications=early)
+    state, upcoming, seen = begun["state"], begun["plan"]["evaluations"][0], []
+    while upcoming is not None:
+        seen.append(upcoming["controls"])
+        residuals = [control(pool, state, call, 0) if upcoming["controls"] else None]
+        taken = step(pool, state, call, residuals=residuals, single_evaluation=True)
+        state, upcoming = taken["state"], taken["upcoming"]
+    assert seen[0] == [0]
+    assert seen[-1] == []
+
+
+def test_other_walks_tell_of_nothing_upcoming() -> None:
+    assert step(AnalyticPool(), begin()["state"], guided())["upcoming"] is None

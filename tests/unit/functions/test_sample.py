@@ -83,7 +83,7 @@ def test_latent_of_another_family_is_refused() -> None:
 @pytest.mark.parametrize("nothing", [{"denoise": 0.0}, {"start_step": 4}, {"start_step": 2, "last_step": 2}])
 def test_walk_without_steps_gives_the_latent_back(nothing: dict[str, Any]) -> None:
     begun = begin(latent={"samples": IMAGE}, **nothing)
-    assert begun["plan"] == {"steps": 0, "evaluations": []}
+    assert begun["plan"] == {"steps": 0, "maximum": 0, "is_dynamic": False, "evaluations": []}
     assert torch.equal(end(begun["state"]), IMAGE)
 
 
@@ -137,3 +137,8 @@ def test_plan_of_a_sampler_that_needs_the_negative_has_its_controls_at_scale_one
     only = {"control_net": CONTROL, "hint": HINT, "strength": 1.0, "start_percent": 0.0, "end_percent": 1.0}
     changes = {"negative": conditioning(control=[only]), "applications": [only], "sampler": "euler_cfg_pp"}
     assert all(e["controls"] == [0] for e in begin(cfg=1.0, **changes)["plan"]["evaluations"])
+
+
+def test_progress_of_a_sampler_with_steps_of_its_own_counts_to_the_steps_asked_for() -> None:
+    plan = begin(sampler="dpm_fast", steps=8)["plan"]
+    assert (plan["steps"], plan["maximum"], len(plan["evaluations"])) == (3, 8, 8)

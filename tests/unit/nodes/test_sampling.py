@@ -24,8 +24,33 @@ def evaluation(step: int, *controls: int, last: bool = True) -> dict[str, Any]:
 
 
 def context(steps: int, *evaluations: dict[str, Any], **more: Any) -> FakeContext:
-    plan = {"steps": steps, "evaluations": list(evaluations) or [evaluation(step) for step in range(steps)]}
-    return FakeContext(results={"sample.begin": {"plan": plan}}, **more)
+    listed = list(evaluations) or [evaluation(step) for step in range(steps)]
+    return FakeContext(results={"sample.begin": {"plan": plan(steps, *listed)}}, **more)
+
+
+def plan(steps: int, *evaluations: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {
+        "steps": steps,
+        "maximum": steps,
+        "is_dynamic": False,
+        "evaluations": list(evaluations),
+        **more,
+    }
+
+
+class DynamicContext(FakeContext):
+    """Answer each denoise.step with the next of the evaluations that follow."""
+
+    def __init__(self, maximum: int, *evaluations: dict[str, Any]) -> None:
+        begun = {"plan": plan(0, *evaluations[:1], maximum=maximum, is_dynamic=True)}
+        super().__init__(results={"sample.begin": begun}, preview_method="latent2rgb")
+        self.following = iter([*evaluations[1:], None])
+
+    async def result(self, output: Output) -> Any:
+        if output.port != "upcoming":
+            return await super().result(output)
+        assert output.invocation == self.calls[-1].id, "only the newest step is awaited"
+        return next(self.following)
 
 
 async def sample(ctx: FakeContext, **more: Any) -> Any:
@@ -253,3 +278,41 @@ async def test_many_steps_let_other_work_in(applications: list[dict[str, Any]]) 
     await sample(context(640), positive=cond("p", control=applications) if applications else cond("p"))
     other.cancel()
     assert turns >= 10
+
+
+async def test_dynamic_sampler_emits_one_step_after_the_other_until_nothing_is_upcoming() -> None:
+    ctx = DynamicContext(2, *(evaluation(step, last=False) for step in range(3)))
+    value = await sample(ctx)
+    begin, *steps, end = ctx.calls
+    assert ctx.functions() == ["sample.begin", *["denoise.step"] * 3, "sample.end"]
+    assert [step.inputs["state"] for step in (*steps, end)] == [
+        Output(call.id, "state") for call in (begin, *steps)
+    ]
+    assert all(step.inputs["single_evaluation"] is False for step in steps)
+    assert [step.progress for step in steps] == [StepProgress(1, 2), StepProgress(2, 2), StepProgress(2, 2)]
+    assert value == {"samples": Output(end.id, "samples")}
+
+
+async def test_dynamic_sampler_runs_the_control_nets_of_each_evaluation() -> None:
+    ctx = DynamicContext(5, evaluation(0, 0, last=False), evaluation(0), evaluation(1, last=False))
+    await sample(ctx, positive=cond("p", control=[application()]))
+    steps = [call for call in ctx.calls if call.function == "denoise.step"]
+    assert [call.function for call in ctx.calls].count("controlnet.run") == 1
+    assert [step.inputs["residuals"] for step in steps] == [
+        [Output(ctx.calls[1].id, "residuals")],
+        [None],
+        [None],
+    ]
+    assert [step.progress for step in steps] == [None, StepProgress(1, 5), None]
+
+
+async def test_dynamic_walk_with_nothing_to_do_is_begin_and_end_only() -> None:
+    ctx = DynamicContext(1)
+    await sample(ctx)
+    assert ctx.functions() == ["sample.begin", "sample.end"]
+
+
+async def test_progress_counts_to_the_maximum_of_the_plan() -> None:
+    ctx = FakeContext(results={"sample.begin": {"plan": plan(2, evaluation(0), evaluation(1), maximum=5)}})
+    await sample(ctx)
+    assert [call.progress for call in ctx.calls[1:-1]] == [StepProgress(1, 5), StepProgress(2, 5)]

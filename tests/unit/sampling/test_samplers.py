@@ -21,7 +21,8 @@ SIGMAS = torch.tensor([10.0, 6.0, 3.0, 1.4, 0.5, 0.1, 0.0])
 NO_NOISE = {"eta": 0.0, "solver_type": "ODE"}
 
 # Global order on a smooth path. Multistep methods of higher order begin with a first-order step, so that its
-# error, O(h^2), rules; so does UniPC's last step. Heun++ is of first order, because its weights are not 1/2.
+# error, O(h^2), rules; so do UniPC's and DPM-Solver-fast's last steps. Heun++ is of first order, because its
+# weights are not 1/2.
 ORDERS = {
     "euler": 1,
     "euler_cfg_pp": 1,
@@ -34,6 +35,7 @@ ORDERS = {
     "dpm_2": 2,
     "dpm_2_ancestral": 2,
     "lms": 2,
+    "dpm_fast": 2,
     "dpmpp_2s_ancestral": 2,
     "dpmpp_sde": 2,
     "dpmpp_2m": 2,
@@ -60,14 +62,20 @@ ORDERS = {
     "uni_pc_bh2": 2,
 }
 
-# Walks where the order shows: some errors change their sign at fewer steps, and ER-SDE's sums rule at many.
+# Walks where the order shows: some errors change their sign at fewer steps, ER-SDE's sums rule at many, and
+# DPM-Solver-fast ends with the same orders at multiples of three only.
 STEPS = {
     "er_sde": (8, 16),
+    "dpm_fast": (96, 192),
     **dict.fromkeys(("dpmpp_3m_sde", "ipndm_v", "sa_solver", "sa_solver_pece"), (512, 1024)),
 }
 
 # No path to converge to: noise that no option turns off, and a CFG++ step that mixes estimates of two levels.
-WITHOUT_ORDER = {"ddpm", "lcm", "dpmpp_2s_ancestral_cfg_pp"}
+# DPM-Solver adaptive has a tolerance in place of steps, and tests of its own.
+WITHOUT_ORDER = {"ddpm", "lcm", "dpmpp_2s_ancestral_cfg_pp", "dpm_adaptive"}
+
+# They end at the last level above 0.
+ABOVE_ZERO = {"dpm_fast", "dpm_adaptive"}
 
 
 def denoise_gaussian(x: Tensor, sigma: Tensor) -> Tensor:
@@ -159,7 +167,7 @@ def test_state_is_literals_and_tensors_and_never_changes(name: str) -> None:
         state = following
 
 
-@pytest.mark.parametrize("name", sorted(SAMPLERS))
+@pytest.mark.parametrize("name", sorted(name for name in SAMPLERS if not SAMPLERS[name].is_dynamic))
 def test_listed_evaluations_are_those_that_happen(name: str) -> None:
     sampler = SAMPLERS[name]
     state = sampler.begin(torch.ones(1, 4, 4, 4), SIGMAS, 1, {})
@@ -171,7 +179,7 @@ def test_listed_evaluations_are_those_that_happen(name: str) -> None:
     assert sampler.is_done(state)
 
 
-@pytest.mark.parametrize("name", sorted(SAMPLERS))
+@pytest.mark.parametrize("name", sorted(set(SAMPLERS) - ABOVE_ZERO))
 def test_single_step_gives_the_denoised_latent(name: str) -> None:
     x = torch.randn(1, 4, 4, 4, generator=torch.Generator().manual_seed(1)) * 10
     result = solve(SAMPLERS[name], x, torch.tensor([10.0, 0.0]))
@@ -219,3 +227,81 @@ def test_solver_types_differ(name: str) -> None:
     results = [solve(SAMPLERS[name], x, SIGMAS, {"solver_type": kind}) for kind in kinds]
     for one, other in pairwise(results):
         assert not torch.allclose(one, other, atol=1e-3)
+
+
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("name", [name for name in SAMPLERS if SAMPLERS[name].is_dynamic])
+def test_dynamic_walk_tells_each_evaluation_before_it_happens(name: str, order: int) -> None:
+    sampler, options = SAMPLERS[name], {"order": order}
+    state = sampler.begin(torch.ones(1, 4, 4, 4), SIGMAS, 1, options)
+    assert sampler.evaluations(SIGMAS, options) == [sampler.upcoming(state)]
+    seen: list[tuple[int, bool]] = []
+    while (evaluation := sampler.upcoming(state)) is not None:
+        x, sigma = sampler.query(state)
+        assert (state["step"], float(sigma)) == (evaluation.step, evaluation.sigma)
+        state = sampler.advance(state, denoise_gaussian(x, sigma))
+        assert (state["step"] > evaluation.step) == evaluation.is_last_of_step
+        seen.append((evaluation.step, evaluation.is_last_of_step))
+    assert sampler.is_done(state)
+    assert len(seen) == order * state["step"]
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_adaptive_walk_takes_more_steps_and_errs_less_for_a_lower_tolerance(order: int) -> None:
+    sampler, sigmas = SAMPLERS["dpm_adaptive"], torch.tensor([8.0, 0.5, 0.0], dtype=torch.float64)
+    exact = ((0.5**2 + DATA_STD**2) / (8.0**2 + DATA_STD**2)) ** 0.5
+    errors, steps = [], []
+    for tolerance in (1e-2, 1e-4, 1e-6):
+        options = {"order": order, "rtol": tolerance, "atol": tolerance / 10}
+        state = sampler.begin(torch.ones(1, 1, 1, 1, dtype=torch.float64), sigmas, 3, options)
+        while not sampler.is_done(state):
+            state = sampler.advance(state, denoise_gaussian(*sampler.query(state)))
+        errors.append(abs(float(sampler.result(state)) - exact))
+        steps.append(state["step"])
+    assert errors[0] > 10 * errors[1] > 100 * errors[2]
+    assert steps[0] < steps[1] < steps[2]
+
+
+def test_adaptive_walk_refuses_steps_that_are_too_long_and_keeps_the_latent() -> None:
+    sampler = SAMPLERS["dpm_adaptive"]
+    state = sampler.begin(torch.ones(1, 1, 1, 1), SIGMAS, 3, {"h_init": 4.0, "rtol": 1e-4, "atol": 1e-5})
+    following = state
+    while following["step"] == 0:
+        following = sampler.advance(following, denoise_gaussian(*sampler.query(following)))
+    assert following["t"] == state["t"]
+    assert following["x"] is state["x"]
+    assert following["h"] < state["h"]
+
+
+def test_adaptive_walk_ends_with_an_error_where_the_model_gives_no_numbers() -> None:
+    sampler = SAMPLERS["dpm_adaptive"]
+    state, nothing = sampler.begin(torch.ones(1, 1, 1, 1), SIGMAS, 3, {}), torch.full((1, 1, 1, 1), math.nan)
+    for _ in range(2):
+        state = sampler.advance(state, nothing)
+    with pytest.raises(PromptError, match="not finite"):
+        sampler.advance(state, nothing)
+
+
+@pytest.mark.parametrize("name", sorted(ABOVE_ZERO))
+def test_dpm_solver_ends_at_the_last_level_above_zero(name: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 1, 80, 80, generator=generator, dtype=torch.float64) * (10**2 + DATA_STD**2) ** 0.5
+    sigmas = torch.cat([torch.logspace(1, 0, 13), torch.zeros(1)]).double()
+    expected = x * ((1.0 + DATA_STD**2) / (10**2 + DATA_STD**2)) ** 0.5
+    torch.testing.assert_close(solve(SAMPLERS[name], x, sigmas), expected, atol=0.0, rtol=0.03)
+
+
+@pytest.mark.parametrize("name", sorted(ABOVE_ZERO))
+def test_dpm_solver_adds_noise_back_where_it_is_asked_to(name: str) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(1, 1, 80, 80, generator=generator) * (10**2 + DATA_STD**2) ** 0.5
+    sigmas = torch.logspace(1, 0, 40)
+    noisy = solve(SAMPLERS[name], x, sigmas, {"eta": 1.0})
+    assert not torch.allclose(noisy, solve(SAMPLERS[name], x, sigmas), atol=0.1)
+    assert float(noisy.std()) == pytest.approx((1.0 + DATA_STD**2) ** 0.5, rel=0.05)
+
+
+@pytest.mark.parametrize("steps", range(1, 8))
+def test_dpm_fast_evaluates_once_per_step_of_the_schedule(steps: int) -> None:
+    sigmas = torch.linspace(10.0, 1.0, steps + 1)
+    assert len(SAMPLERS["dpm_fast"].evaluations(sigmas)) == steps
