@@ -1,7 +1,6 @@
-"""Name the samplers and schedulers of ComfyUI, and those that this version can run.
+"""Name the samplers and schedulers of ComfyUI, which nodes list and workers run.
 
-Declarations list all names, as ComfyUI does, so that graphs load unchanged; validation refuses the ones
-that are not available. The sampling room proves by a test that it has exactly the available ones.
+The control tower has the names only; a test proves that the sampling room has exactly these samplers.
 """
 
 from __future__ import annotations
@@ -65,52 +64,4 @@ SCHEDULER_NAMES: tuple[str, ...] = (
     "linear_quadratic",
     "kl_optimal",
 )
-"""ComfyUI's scheduler names, in its order; all are available."""
-
-AVAILABLE_SAMPLERS: tuple[str, ...] = (
-    "euler",
-    "euler_cfg_pp",
-    "euler_ancestral",
-    "euler_ancestral_cfg_pp",
-    "heun",
-    "heunpp2",
-    "exp_heun_2_x0",
-    "exp_heun_2_x0_sde",
-    "dpm_2",
-    "dpm_2_ancestral",
-    "lms",
-    "dpm_fast",
-    "dpm_adaptive",
-    "dpmpp_2s_ancestral",
-    "dpmpp_2s_ancestral_cfg_pp",
-    "dpmpp_sde",
-    "dpmpp_sde_gpu",
-    "dpmpp_2m",
-    "dpmpp_2m_cfg_pp",
-    "dpmpp_2m_sde",
-    "dpmpp_2m_sde_gpu",
-    "dpmpp_2m_sde_heun",
-    "dpmpp_2m_sde_heun_gpu",
-    "dpmpp_3m_sde",
-    "dpmpp_3m_sde_gpu",
-    "ddpm",
-    "lcm",
-    "ipndm",
-    "ipndm_v",
-    "deis",
-    "res_multistep",
-    "res_multistep_cfg_pp",
-    "res_multistep_ancestral",
-    "res_multistep_ancestral_cfg_pp",
-    "gradient_estimation",
-    "gradient_estimation_cfg_pp",
-    "er_sde",
-    "seeds_2",
-    "seeds_3",
-    "sa_solver",
-    "sa_solver_pece",
-    "ddim",
-    "uni_pc",
-    "uni_pc_bh2",
-)
-"""The samplers that the sampling room implements, in the order of SAMPLER_NAMES."""
+"""ComfyUI's scheduler names, in its order."""

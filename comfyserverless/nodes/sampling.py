@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from comfyserverless.core.errors import InvariantError
-from comfyserverless.core.samplers import AVAILABLE_SAMPLERS, SAMPLER_NAMES, SCHEDULER_NAMES
+from comfyserverless.core.samplers import SAMPLER_NAMES, SCHEDULER_NAMES
 from comfyserverless.core.values import ModelRef, Value
-from comfyserverless.graph.declaration import FileCatalog, NodeDeclaration, OutputSpec
+from comfyserverless.graph.declaration import NodeDeclaration, OutputSpec
 from comfyserverless.graph.lowering import Emitted, LoweringContext, NodeResult, StepProgress
 from comfyserverless.nodes.controlnet import distinct_applications, spread_to_negative
 from comfyserverless.nodes.specs import combo, number, seed, socket, whole
@@ -207,15 +207,6 @@ def _run_control(ctx: LoweringContext, guided: _Guided, state: Value, index: int
     return run.out("residuals")
 
 
-def _check_sampler(catalog: FileCatalog, values: Mapping[str, Any]) -> Mapping[str, str]:
-    """Refuse samplers that ComfyUI has and this version does not; unknown names are the combo's business."""
-    name = values.get("sampler_name")
-    if name not in SAMPLER_NAMES or name in AVAILABLE_SAMPLERS:
-        return {}
-    available = ", ".join(AVAILABLE_SAMPLERS)
-    return {"sampler_name": f"sampler {name} is not available in this version; available: {available}"}
-
-
 _STEPS = whole("steps", 20, 1, 10000)
 _CFG = number("cfg", 8.0, 0.0, 100.0, step=0.1, round=0.01)
 _SAMPLER = combo("sampler_name", SAMPLER_NAMES)
@@ -232,7 +223,6 @@ NODES = (
         display_name="KSampler",
         category="sampling",
         lower=_ksampler,
-        check_inputs=_check_sampler,
         inputs=(
             socket("model", "MODEL"),
             seed("seed"),
@@ -250,7 +240,6 @@ NODES = (
         display_name="KSampler (Advanced)",
         category="sampling",
         lower=_ksampler_advanced,
-        check_inputs=_check_sampler,
         inputs=(
             socket("model", "MODEL"),
             combo("add_noise", ("enable", "disable")),

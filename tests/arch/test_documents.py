@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from comfyserverless.core.samplers import AVAILABLE_SAMPLERS, SCHEDULER_NAMES
+from comfyserverless.core.samplers import SAMPLER_NAMES, SCHEDULER_NAMES
 from comfyserverless.nodes.registry import BUILTIN
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,7 @@ def test_readme_lists_exactly_what_runs() -> None:
     }
     assert listed == {
         "Nodes": sorted(BUILTIN.names()),
-        "Samplers": list(AVAILABLE_SAMPLERS),
+        "Samplers": list(SAMPLER_NAMES),
         "Schedulers": list(SCHEDULER_NAMES),
     }
 

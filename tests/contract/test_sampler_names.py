@@ -1,10 +1,10 @@
-"""The samplers that prompts may name are exactly those that workers have."""
+"""The samplers that prompts may name are exactly those that workers have, in the same order."""
 
 from __future__ import annotations
 
-from comfyserverless.core.samplers import AVAILABLE_SAMPLERS
+from comfyserverless.core.samplers import SAMPLER_NAMES
 from comfyserverless.sampling.samplers.registry import SAMPLERS
 
 
-def test_available_samplers_are_exactly_the_implemented_ones() -> None:
-    assert set(AVAILABLE_SAMPLERS) == set(SAMPLERS)
+def test_every_sampler_of_comfyui_is_implemented_and_no_other() -> None:
+    assert tuple(SAMPLERS) == SAMPLER_NAMES

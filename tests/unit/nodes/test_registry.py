@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from comfyserverless.core.samplers import AVAILABLE_SAMPLERS, SAMPLER_NAMES
 from comfyserverless.nodes.registry import BUILTIN, Registry
 from tests.support.graph_fakes import node_class
 
@@ -20,10 +19,6 @@ def test_names_are_found_and_others_are_not() -> None:
 def test_name_declared_twice_is_refused() -> None:
     with pytest.raises(ValueError, match="Twice"):
         Registry((node_class("Twice"), node_class("Twice")))
-
-
-def test_available_samplers_are_named_as_in_comfyui_and_in_its_order() -> None:
-    assert [name for name in SAMPLER_NAMES if name in AVAILABLE_SAMPLERS] == list(AVAILABLE_SAMPLERS)
 
 
 def test_declarations_load_neither_torch_nor_numpy() -> None:
