@@ -30,6 +30,9 @@ from comfyserverless.sampling.samplers.base import (
 
 PREDICTOR_ORDER, CORRECTOR_ORDER = 3, 4
 
+CLOSE_NODES = 0.01
+"""Distance in lambda below which weights are solved for in float64: that of hundreds of steps."""
+
 
 class SaSolver(StagedSampler):
     """SA-Solver with tau = eta between two levels and 0 outside of them. Options beside eta and s_noise:
@@ -135,21 +138,28 @@ class _Step:
 
     def move(self, x: Tensor, models: list[Tensor], at: Tensor) -> Tensor:
         """Return x at sigma_t without noise; models: estimates at the lambdas `at`, oldest first."""
-        # With V^T w = (integrals of lambda^p), w integrates every polynomial through the nodes exactly.
-        vandermonde = torch.vander(at, len(at), increasing=True).T
         alpha_t = self.sigma_t * self.lambda_t.exp()
-        weights = alpha_t * torch.linalg.solve(vandermonde, self._moments(len(at)))
+        weights = alpha_t * self._integrals(at)
         combined = torch.tensordot(torch.stack(models, dim=1), weights.to(x), dims=([1], [0]))
         h = self.lambda_t - self.lambda_s
         moved: Tensor = self.sigma_t / self.sigma_s * (-(self.tau**2) * h).exp() * x + combined
         return moved
 
-    def _moments(self, count: int) -> Tensor:
+    def _integrals(self, at: Tensor) -> Tensor:
+        """Return the weight of each node: V^T w = moments makes w exact for polynomials through the nodes."""
+        # Recorded images depend on the bits of float32. It cannot solve for nodes that are close together.
+        is_close = len(at) > 1 and float(at.diff().min()) < CLOSE_NODES
+        nodes = at.double() if is_close else at
+        vandermonde = torch.vander(nodes, len(at), increasing=True).T
+        weights: Tensor = torch.linalg.solve(vandermonde, self._moments(len(at), nodes.dtype))
+        return weights.to(at)
+
+    def _moments(self, count: int, dtype: torch.dtype) -> Tensor:
         """Return c e^(-c t) times the integral of e^(c l) l^p over l from s to t, with c = 1 + tau^2, by p.
 
         By parts, to the end: the sum over k <= p of (-1)^(p - k) p! / (k! c^(p - k)) (t^k - s^k e^(-c h)).
         """
-        s, t, c = self.lambda_s, self.lambda_t, 1 + self.tau**2
+        s, t, c = self.lambda_s.to(dtype), self.lambda_t.to(dtype), 1 + self.tau**2
         powers = torch.arange(count, dtype=s.dtype)
         ends = t**powers - s**powers * (-c * (t - s)).exp()
         depth = powers.unsqueeze(1) - powers.unsqueeze(0)

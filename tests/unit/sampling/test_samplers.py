@@ -305,3 +305,11 @@ def test_dpm_solver_adds_noise_back_where_it_is_asked_to(name: str) -> None:
 def test_dpm_fast_evaluates_once_per_step_of_the_schedule(steps: int) -> None:
     sigmas = torch.linspace(10.0, 1.0, steps + 1)
     assert len(SAMPLERS["dpm_fast"].evaluations(sigmas)) == steps
+
+
+@pytest.mark.parametrize("name", ["sa_solver", "sa_solver_pece"])
+def test_sa_solver_walks_levels_that_lie_too_close_for_single_precision(name: str) -> None:
+    sigmas = 10.0 * (1 - 1e-5) ** torch.arange(8, dtype=torch.float64)
+    x = torch.full((1, 1, 1, 1), 5.0)
+    result = solve(SAMPLERS[name], x, sigmas.float())
+    torch.testing.assert_close(result, x * float(sigmas[-1] / 10.0), rtol=1e-3, atol=0.0)
