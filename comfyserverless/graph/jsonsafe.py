@@ -9,6 +9,7 @@ from typing import Any
 _MAX_DEPTH = 40
 #: Python refuses to write longer numbers as text.
 _MAX_INT_BITS = 12_000
+_KINDS = {dict: "an object", list: "an array", str: "a text", int: "a number", float: "a number"}
 _TOO_LONG = "(a number too long to show)"
 _TOO_DEEP = "(nested too deeply to show)"
 
@@ -44,3 +45,10 @@ def brief(value: Any, max_chars: int = 200) -> str:
     """Show a value for a message in about `max_chars` characters at most."""
     text = repr(json_safe(value))
     return text if len(text) <= max_chars else f"{text[:max_chars]}..."
+
+
+def json_kind(value: Any) -> str:
+    """Name the JSON type of a parsed value, as people who write JSON know it."""
+    if isinstance(value, bool):
+        return "a boolean"
+    return next((name for kind, name in _KINDS.items() if isinstance(value, kind)), "null")

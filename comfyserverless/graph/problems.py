@@ -15,6 +15,7 @@ Problem = dict[str, Any]
 #: A combo with more choices than this is not repeated in an error.
 MAX_SHOWN_CHOICES = 20
 _MAX_SUMMARY_LINES = 20
+_MAX_SHOWN_CLASSES = 60
 
 
 class NodeAborted(Exception):
@@ -31,12 +32,14 @@ def problem(kind: str, message: str, details: str = "", extra: Mapping[str, Any]
     return {"type": kind, "message": message, "details": details, "extra_info": dict(extra or {})}
 
 
-def missing_node_type(node_id: str, class_type: Any, title: str) -> Problem:
-    """Report a node without a class, or of a class that does not exist."""
+def missing_node_type(node_id: str, class_type: Any, title: str, known: Sequence[str]) -> Problem:
+    """Report a node without a class, or of a class that is not among the known ones."""
     shown = class_type if isinstance(class_type, str) else None
-    message = "A node has no class_type" if shown is None else f"Node class {shown!r} does not exist here"
+    message = "A node has no class_type" if shown is None else f"Node class {brief(shown)} does not exist here"
+    if len(known) <= _MAX_SHOWN_CLASSES:
+        message += f"; classes: {', '.join(known)}"
     extra = {"node_id": node_id, "class_type": shown, "node_title": title or shown}
-    return problem("missing_node_type", message, f"Node ID '#{node_id}'", extra)
+    return problem("missing_node_type", message, f"Node ID '#{_cut(node_id)}'", extra)
 
 
 def required_input_missing(name: str) -> Problem:
@@ -130,3 +133,7 @@ def summary(node_errors: Mapping[str, Any]) -> str:
 
 def _received(name: str, config: list[Any] | None, value: Any) -> dict[str, Any]:
     return {"input_name": name, "input_config": config, "received_value": json_safe(value)}
+
+
+def _cut(text: str, max_chars: int = 200) -> str:
+    return text if len(text) <= max_chars else f"{text[:max_chars]}..."

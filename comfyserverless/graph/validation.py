@@ -13,6 +13,7 @@ from typing import Any
 from comfyserverless.core.ids import NodeId
 from comfyserverless.graph import problems
 from comfyserverless.graph.declaration import Declarations, FileCatalog, NodeDeclaration
+from comfyserverless.graph.jsonsafe import json_kind
 from comfyserverless.graph.plan import Constant, Link, Plan, PlanNode, Validation
 from comfyserverless.graph.problems import Problem
 from comfyserverless.graph.walk import Verdict, Walker, is_slot
@@ -100,7 +101,7 @@ def _classify(
     class_type = node.get("class_type") if isinstance(node, dict) else None
     declaration = declarations.get(class_type) if isinstance(class_type, str) else None
     if declaration is None:
-        return problems.missing_node_type(node_id, class_type, _title(node))
+        return problems.missing_node_type(node_id, class_type, _title(node), declarations.names())
     classes[node_id] = declaration
     return None
 
@@ -149,7 +150,7 @@ def _as_link(value: Any) -> Link | None:
 def _not_a_prompt(prompt: Any) -> Problem:
     if prompt == []:  # ComfyUI reads an empty list like an empty object
         return _no_outputs()
-    details = f"got {type(prompt).__name__}"
+    details = f"got {json_kind(prompt)}"
     return problems.problem("invalid_prompt", "The prompt must be an object of nodes by id", details)
 
 

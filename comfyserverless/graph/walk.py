@@ -14,7 +14,7 @@ from comfyserverless.graph import problems
 from comfyserverless.graph.choices import Choices
 from comfyserverless.graph.compatibility import is_compatible
 from comfyserverless.graph.declaration import FileCatalog, InputSpec, NodeDeclaration
-from comfyserverless.graph.jsonsafe import brief
+from comfyserverless.graph.jsonsafe import brief, json_kind
 from comfyserverless.graph.literals import check_literal
 from comfyserverless.graph.problems import NodeAborted, Problem
 
@@ -145,7 +145,7 @@ class Walker:
             raise NodeAborted("KeyError", "'inputs' is missing", self._where(node_id))
         inputs = node["inputs"]
         if not isinstance(inputs, dict):
-            message = f"'inputs' must be an object, not {type(inputs).__name__}"
+            message = f"'inputs' must be an object, not {json_kind(inputs)}"
             raise NodeAborted("TypeError", message, self._where(node_id))
         return inputs
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import (
     ClipRef,
     ControlNetRef,
@@ -70,9 +71,17 @@ def _file_token(name: str, folder: str) -> ChangeToken:
     return token
 
 
+MAX_LORAS = 256
+"""How many LoRAs one handle holds: a list that grows with every node of a chain must end."""
+
+
 def _with_lora(loras: tuple[LoraRef, ...], file: FileRef, strength: float) -> tuple[LoraRef, ...]:
     """Append a LoRA; strength 0 changes no weight, so the handle stays equal to the one without it."""
-    return (*loras, LoraRef(file, float(strength))) if strength != 0 else loras
+    if strength == 0:
+        return loras
+    if len(loras) >= MAX_LORAS:
+        raise PromptError(f"More than {MAX_LORAS} LoRAs are applied to one model")
+    return (*loras, LoraRef(file, float(strength)))
 
 
 NODES = (

@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 
 from comfyserverless.core.errors import PromptError
+from comfyserverless.graph.jsonsafe import json_kind
 
 MAX_DEPTH = 128
 """Nesting that everything behind the server can walk recursively; real graphs stay below 20."""
@@ -81,7 +82,7 @@ async def read_object(request: web.Request, *, may_be_empty: bool = False) -> di
     """Return a body that must be a JSON object. Raises BodyError."""
     body = await read_json(request, empty={} if may_be_empty else _REQUIRED)
     if not isinstance(body, dict):
-        raise BodyError(f"Expected a JSON object, got {type(body).__name__}")
+        raise BodyError(f"Expected a JSON object, got {json_kind(body)}")
     return body
 
 

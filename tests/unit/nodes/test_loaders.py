@@ -7,6 +7,7 @@ import pytest
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import ControlNetRef, FileRef, LoraRef, VaeRef
 from comfyserverless.graph.declaration import FileChoices
+from comfyserverless.nodes.loaders import MAX_LORAS
 from comfyserverless.nodes.registry import BUILTIN
 from tests.support.graph_fakes import FakeCatalog, FakeContext
 from tests.support.graph_lowered import CLIP, MODEL, VAE, lower, output
@@ -110,3 +111,12 @@ def test_every_node_that_names_a_model_file_has_a_token_of_it() -> None:
         assert declaration is not None
         if any(isinstance(spec.type, FileChoices) for spec in declaration.inputs):
             assert declaration.is_changed is not None, name
+
+
+async def test_chain_of_loras_has_an_end() -> None:
+    lora = {"lora_name": "style.safetensors", "strength_model": 1.0}
+    model = MODEL
+    for _ in range(MAX_LORAS):
+        model = await output("LoraLoaderModelOnly", model=model, **lora)
+    with pytest.raises(PromptError, match=f"More than {MAX_LORAS} LoRAs"):
+        await output("LoraLoaderModelOnly", model=model, **lora)
