@@ -5,6 +5,7 @@ IMAGE is [B, H, W, 3 or 4] float32 in 0..1; MASK is [B, H, W] float32, 1 where m
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image, ImageFile, ImageOps, ImageSequence, UnidentifiedImageError
+from PIL import Image, ImageFile, ImageOps, ImageSequence
 from PIL.PngImagePlugin import PngInfo
 from torch import Tensor
 
@@ -26,6 +27,20 @@ _EMPTY_MASK_PX = 64
 # MPO files (phones' JPEGs) hold other views of the picture, such as a depth map, not further frames.
 _SINGLE_FRAME_FORMATS = ("MPO",)
 _DEEP_GRAY_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
+
+# What Pillow raises on files that are no image, damaged, or unreasonable; its decoders trust what they read.
+_DAMAGE = (
+    OSError,
+    SyntaxError,
+    ValueError,
+    LookupError,
+    TypeError,
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    struct.error,
+    Image.DecompressionBombError,
+)
 
 # Pillow's switch for damaged files is a global of the process.
 _pillow_lock = threading.Lock()
@@ -51,7 +66,7 @@ class ImageLoad(ModelFn):
         file: FileRef = inputs["file"]
         try:
             frames = _read_frames(file.path)
-        except (OSError, SyntaxError, ValueError, UnidentifiedImageError, Image.DecompressionBombError) as exc:
+        except _DAMAGE as exc:
             raise PromptError(f"cannot read image {Path(file.path).name!r}: {exc}") from exc
         images, masks = zip(*frames, strict=True)
         if len({mask.shape for mask in masks}) > 1:  # some frames of an animation have alpha, some have not

@@ -75,6 +75,7 @@ def read_pickle(path: str) -> dict[str, torch.Tensor]:
         ArithmeticError,
         AssertionError,
         struct.error,
+        zipfile.BadZipFile,
     ) as exc:
         first = next(iter(str(exc).splitlines()), type(exc).__name__)
         raise ModelFileError(f"{path}: is damaged, or no file of torch.save: {first}") from exc

@@ -226,3 +226,32 @@ def test_scaling_an_extreme_aspect_with_crop_keeps_a_pixel(shape: tuple[int, int
 def test_an_empty_batch_cannot_be_scaled() -> None:
     with pytest.raises(PromptError, match=r"cannot scale a batch of shape \[1, 3, 0, 5\]"):
         scale(torch.zeros(1, 0, 5, 3), 8, 8, "bilinear")
+
+
+@pytest.mark.parametrize("kind", ["gif", "png", "webp", "tiff", "jpg"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_file_cut_anywhere_is_used_as_far_as_it_goes_or_refused_by_name(tmp_path: Path, kind: str) -> None:
+    frames = [Image.fromarray(pixels(6, 5, 3)) for _ in range(1 if kind == "jpg" else 3)]
+    path = tmp_path / f"cut.{kind}"
+    more = {} if kind == "jpg" else {"save_all": True, "append_images": frames[1:]}
+    frames[0].save(path, **more)
+    whole = path.read_bytes()
+    outcomes = set()
+    for length in range(0, len(whole), 1 if kind == "gif" else 7):
+        path.write_bytes(whole[:length])
+        try:
+            outcomes.add(load(path)[0].shape[1:])
+        except PromptError as error:
+            outcomes.add(str(error).split(":")[0])
+    assert outcomes <= {(6, 5, 3), f"cannot read image 'cut.{kind}'"}
+    assert f"cannot read image 'cut.{kind}'" in outcomes
+
+
+def test_a_picture_without_its_sizes_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "a.tiff"
+    Image.fromarray(pixels(6, 5, 3)).save(path)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"\x00\x01", 8) + 1] = 0x7F  # tag 256, the width, becomes one that nobody knows
+    path.write_bytes(content)
+    with pytest.raises(PromptError, match=r"cannot read image 'a\.tiff'"):
+        load(path)

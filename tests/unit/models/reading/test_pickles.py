@@ -112,3 +112,13 @@ def test_a_file_cut_anywhere_is_refused(tmp_path: Path, as_zip: bool) -> None:
         path.write_bytes(whole[:length])
         with pytest.raises(ModelFileError, match=r"a\.ckpt: "):
             read_pickle(str(path))
+
+
+def test_an_archive_in_several_parts_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.ckpt"
+    torch.save({"x": torch.ones(2)}, path)
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b"PK\x06\x07") + 16] = 9  # how many parts the archive says it has
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError, match=r"a\.ckpt: "):
+        read_pickle(str(path))
