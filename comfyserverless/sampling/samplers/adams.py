@@ -2,7 +2,7 @@
 
 LMS: the weights are integrals of Lagrange polynomials over the real levels (Hairer, Norsett, Wanner 1993,
 Solving Ordinary Differential Equations I, section III.5). iPNDM: the weights of equal steps (Zhang and Chen
-2023, arXiv 2204.13902, section 4 and appendix H), or with the ratios of unequal ones. All have order up to 4,
+2023, arXiv 2204.13902, Improved PNDM), or with the ratios of unequal ones. All have order up to 4,
 and rise to it during the first steps.
 """
 

@@ -7,7 +7,8 @@ that of a linear beta schedule (Song et al. 2021, appendix C) that spans the lev
 
 from __future__ import annotations
 
-import numpy as np
+import math
+
 import torch
 from torch import Tensor
 
@@ -25,6 +26,11 @@ POINTS = 10000
 
 TIME_MIN, SIGMA_MIN, SIGMA_MAX = 1e-3, 0.002, 80.0
 """The levels at time TIME_MIN and at time 1."""
+
+_LOG_MIN, _LOG_MAX = math.log(SIGMA_MIN**2 + 1), math.log(SIGMA_MAX**2 + 1)
+BETA_SLOPE = 2 * (_LOG_MIN / TIME_MIN - _LOG_MAX) / (TIME_MIN - 1)
+BETA_0 = _LOG_MAX - 0.5 * BETA_SLOPE
+"""The schedule beta(t) = BETA_0 + BETA_SLOPE t, which has those levels."""
 
 
 class Deis(OneEvaluationSampler):
@@ -51,38 +57,23 @@ class Deis(OneEvaluationSampler):
 
 def _weights(sigmas: Tensor, i: int, order: int) -> list[Tensor]:
     """Return the weights of the slopes at levels i, i - 1 ... for the step to level i + 1."""
-    beta_0, slope = _betas(sigmas.dtype)
-    beta_1 = slope + beta_0
-    times = _time(sigmas[i - order + 1 : i + 2], beta_0, slope).flip(0)
+    times = _time(sigmas[i - order + 1 : i + 2]).flip(0)
     target, nodes = times[0], times[1:]
     taus = torch.linspace(float(nodes[0]), float(target), POINTS, dtype=sigmas.dtype)
     width = (target - nodes[0]) / POINTS
-    weight = _sde_weight(taus, beta_0, beta_1)
+    weight = _sde_weight(taus)
     return [torch.sum(weight * _basis(taus, nodes, j)) * width for j in range(order)]
 
 
-def _betas(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return beta at time 0 and its slope, so that SIGMA_MIN lies at TIME_MIN and SIGMA_MAX at 1."""
-    low, high = (
-        torch.from_numpy(np.asarray(np.log(torch.tensor(sigma, dtype=dtype).numpy() ** 2 + 1)))
-        for sigma in (SIGMA_MIN, SIGMA_MAX)
-    )
-    slope = 2 * (low / TIME_MIN - high) / (TIME_MIN - 1)
-    return high - 0.5 * slope, slope
+def _time(sigmas: Tensor) -> Tensor:
+    """Return the times of levels: the inverse of sigma^2 + 1 = e^(beta_0 t + beta_slope t^2 / 2)."""
+    return ((BETA_0**2 + 2 * BETA_SLOPE * (sigmas**2 + 1).log()).sqrt() - BETA_0) / BETA_SLOPE
 
 
-def _time(sigmas: Tensor, beta_0: Tensor, slope: Tensor) -> Tensor:
-    """Return the times of levels: the inverse of sigma^2 + 1 = e^(beta_0 t + slope t^2 / 2)."""
-    return ((beta_0**2 + 2 * slope * (sigmas**2 + 1).log()).sqrt() - beta_0) / slope
-
-
-def _sde_weight(taus: Tensor, beta_0: Tensor, beta_1: Tensor) -> Tensor:
+def _sde_weight(taus: Tensor) -> Tensor:
     """Return -1/2 (d log alpha / dt) / sqrt(alpha (1 - alpha)): how the level rises with time."""
-    alpha = torch.exp(-0.5 * taus**2 * (beta_1 - beta_0) - taus * beta_0)
-    # 1 / alpha * alpha is 1 but for its last bit, which differentiating log alpha by the chain rule leaves.
-    unit = 1 / alpha * alpha
-    slope = unit * (beta_1 - beta_0) * -0.5 * (2 * taus) - unit * beta_0
-    return -0.5 * slope / torch.sqrt(alpha * (1 - alpha))
+    alpha = torch.exp(-0.5 * taus**2 * BETA_SLOPE - taus * BETA_0)
+    return 0.5 * (taus * BETA_SLOPE + BETA_0) / torch.sqrt(alpha * (1 - alpha))
 
 
 def _basis(taus: Tensor, nodes: Tensor, j: int) -> Tensor:

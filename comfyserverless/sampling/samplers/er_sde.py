@@ -25,13 +25,13 @@ from comfyserverless.sampling.samplers.base import (
 
 MAX_STAGE = 3
 INTEGRATION_POINTS = 200
-"""Points of the sums that stand for the integrals of 1 / phi (section 4.2 of the paper has 100)."""
+"""Points of the sums that stand for the integrals of 1 / phi."""
 
 
 class ErSde(OneEvaluationSampler):
     """ER-SDE-Solver-3. Options: solver_type, max_stage (3), eta (1), s_noise (1).
 
-    solver_type: `ER-SDE` (phi = x (e^(x^0.3) + 10), equation 35; eta is not used), `Reverse-time SDE` (phi =
+    solver_type: `ER-SDE` (phi = x (e^(x^0.3) + 10); eta is not used), `Reverse-time SDE` (phi =
     x^(1 + eta)) or `ODE` (phi = x). state adds `olds`: up to two pairs of an estimate and its slope by lambda,
     newest first.
     """

@@ -95,7 +95,7 @@ class _ExponentialStages(StagedSampler):
     def _draw(self, state: SamplerState, share: float, h: Tensor) -> tuple[Tensor | None, NoiseState]:
         """Return the noise at a stage, None without noise, and the stream.
 
-        It is the noise of the stage before, faded, and a new independent part (SEEDS, section 4 and appendix).
+        It is the noise of the stage before, faded, and a new independent part.
         """
         if not (state["eta"] > 0 and state["s_noise"] > 0):
             return None, state["noise"]
