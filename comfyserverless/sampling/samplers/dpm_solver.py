@@ -294,7 +294,8 @@ def _relative_error(state: SamplerState, low: Tensor, high: Tensor) -> float:
 def _control_step(state: SamplerState, error: float) -> tuple[bool, SamplerState]:
     """Return whether the attempt counts, and the step length and errors for the next one.
 
-    A PID controller of the step size (Soederlind 2003, Digital filters in adaptive time-stepping), with its smooth limiter 1 + arctan(factor - 1).
+    A PID controller of the step size (Soederlind 2003, Digital filters in adaptive time-stepping), with its
+    smooth limiter 1 + arctan(factor - 1).
     """
     control, order = state["control"], 1.5 if state["eta"] else state["order"]
     inverse = 1 / (error + _LEAST_ERROR)
