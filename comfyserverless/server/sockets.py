@@ -12,6 +12,7 @@ import logging
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -176,7 +177,8 @@ class SocketHub:
         self._by_id[tenant, sid] = socket
         self._writers[socket] = asyncio.ensure_future(self._write(socket))
         try:
-            await self._read(socket)
+            with suppress(ConnectionError):  # the peer went away between a ping of it and our pong
+                await self._read(socket)
         finally:
             self._remove(socket)
         return connection

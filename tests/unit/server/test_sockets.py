@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from functools import partial
 from typing import Any
 
 import aiohttp
+import aiohttp.web
+import pytest
 from aiohttp.test_utils import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
@@ -244,3 +247,17 @@ def test_backlog_drops_droppable_frames_beyond_the_soft_limit() -> None:
     for _ in range(100):
         assert backlog.push(b"x" * 100, is_droppable=True)
     assert backlog.waiting_bytes <= SOFT_BYTES + 100
+
+
+async def test_peer_that_leaves_before_the_answer_to_its_ping_is_no_fault(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(*_: object) -> None:
+        raise aiohttp.ClientConnectionResetError("Cannot write to closing transport")
+
+    monkeypatch.setattr(aiohttp.web.WebSocketResponse, "pong", fail)
+    socket = await connect(client)
+    await socket.ping()
+    await socket.receive(timeout=2)
+    assert socket.closed
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
