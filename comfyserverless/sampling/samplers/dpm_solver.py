@@ -147,12 +147,7 @@ class DpmFast(_DpmSolver):
         order = _fast_orders(len(state["sigmas"]) - 1)[step]
         if len(noises) < order:
             return ask(state, *span.stage(noises, _SHARES[order]), noises=noises)
-        if order == 1:
-            x = span.first(noises[0])
-        elif order == 2:
-            x = span.second(noises[0], noises[1], _SHARES[2][0])
-        else:
-            x = span.third(noises[0], noises[2], _SHARES[3][1])
+        x = span.first(noises[0]) if order == 1 else _both_orders(span, noises)[1]
         return finish(state, **_add_noise(state, x, sigma_up))
 
     def is_done(self, state: SamplerState) -> bool:
@@ -227,8 +222,7 @@ class DpmAdaptive(_DpmSolver):
         if len(noises) < order:
             return ask(state, *span.stage(noises, _SHARES[order]), noises=noises)
         low, high = _both_orders(span, noises)
-        error = _relative_error(state, low, high)
-        accepted, changes = _control_step(state, error)
+        accepted, changes = _control_step(state, _relative_error(state, low, high))
         if not accepted:
             return finish(state, state["x"], **changes)
         changes |= {**_add_noise(state, high, sigma_up), "x_low": low, "t": float(t_next)}
@@ -255,15 +249,8 @@ class DpmAdaptive(_DpmSolver):
         return []
 
 
-_CONTROL = {
-    "rtol": 0.05,
-    "atol": 0.0078,
-    "h_init": 0.05,
-    "pcoeff": 0.0,
-    "icoeff": 1.0,
-    "dcoeff": 0.0,
-    "accept_safety": 0.81,
-}
+_CONTROL = {"rtol": 0.05, "atol": 0.0078, "h_init": 0.05, "accept_safety": 0.81}
+_CONTROL |= {"pcoeff": 0.0, "icoeff": 1.0, "dcoeff": 0.0}
 """Options of the step-size control, and their defaults."""
 
 _LEAST_ERROR = 1e-8
