@@ -10,6 +10,7 @@ removes it when it exits.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import mmap
 import os
 from pathlib import Path
@@ -37,8 +38,9 @@ class SharedMemoryArena(LocalArena):
     """Own an arena file.
 
     Creates `path`; raises FileExistsError if it exists (a stale file is the control process's to remove), and
-    CapacityError if the file system cannot hold it. size_bytes is rounded up to whole pages. populated:
-    touch all pages now (about 1 s per GB) instead of in steps while the arena fills.
+    CapacityError if the file system cannot hold it. The file is locked (flock) while its owner lives.
+    size_bytes is rounded up to whole pages. populated: touch all pages now (about 1 s per GB) instead of in
+    steps while the arena fills.
     """
 
     def __init__(self, path: str, size_bytes: int, *, populated: bool = False) -> None:
@@ -49,6 +51,7 @@ class SharedMemoryArena(LocalArena):
         self._kept_bytes = self.size_bytes if populated else min(_KEPT_BYTES, self.size_bytes)
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
             os.ftruncate(self._fd, self.size_bytes)
             if populated:
                 self._reserve(self.size_bytes)

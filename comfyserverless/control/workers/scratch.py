@@ -1,18 +1,23 @@
 """Own the files a server makes outside its folders (link socket, arenas), and remove a dead server's.
 
-Each server holds a lock on `<prefix>lock` while it lives; a lock that can be taken belongs to a dead one.
+Each server holds a lock on `<prefix>lock` while it lives; a lock that can be taken belongs to a dead one. The
+memory file system, and the lock with it, may be gone while arenas on disk are still there (a container that
+starts again): each of these is locked by its worker.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 _NAME = "comfyserverless-"
+_NEW_S = 5.0
 
 
 def shared_folder() -> Path:
@@ -65,7 +70,21 @@ def remove_stale(shared: Path) -> int:
             removed += 1
         finally:
             os.close(lock)
+    for arena in Path(tempfile.gettempdir()).glob(f"{_NAME}{os.getuid()}-*.arena"):
+        with contextlib.suppress(OSError):
+            _remove_if_dead(arena)
     return removed
+
+
+def _remove_if_dead(arena: Path) -> None:
+    """Remove an arena whose worker is gone; one that was just made may not be locked yet."""
+    file = os.open(arena, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        if time.time() - os.fstat(file).st_mtime > _NEW_S:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            arena.unlink()
+    finally:
+        os.close(file)
 
 
 def _make_locked(lock_path: Path) -> int:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -86,6 +87,16 @@ def test_full_file_system_is_a_capacity_error(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(CapacityError, match="No space left"):
         arena.allocate(100)
     assert arena.used_bytes == 0
+
+
+def test_arena_file_is_locked_while_its_owner_lives(tmp_path: Path) -> None:
+    arena = SharedMemoryArena(str(tmp_path / "a"), 4096)
+    with (tmp_path / "a").open("rb+") as other:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        arena.close()
+        del arena
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def test_stale_file_is_refused(tmp_path: Path) -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import tempfile
 from pathlib import Path
+
+import pytest
 
 from comfyserverless.control.workers.scratch import Scratch, remove_stale
 
@@ -37,3 +41,21 @@ def test_servers_know_by_tag_which_others_run(tmp_path: Path) -> None:
     assert not second.is_live(first.tag)
     assert second.is_live(second.tag)
     second.close()
+
+
+def test_arenas_on_disk_are_removed_by_their_own_locks_when_the_servers_lock_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory, disk = tmp_path / "memory", tmp_path / "disk"
+    monkeypatch.setattr(tempfile, "tempdir", str(disk))
+    for folder in (memory, disk):
+        folder.mkdir()
+    dead, live, new = (disk / f"comfyserverless-{os.getuid()}-1-{name}-w0.0.arena" for name in ("a", "b", "c"))
+    for path in (dead, live, new):
+        path.write_bytes(b"x")
+    for path in (dead, live):
+        os.utime(path, (1, 1))
+    with live.open("rb+") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        remove_stale(memory)
+        assert sorted(disk.iterdir()) == [live, new]
