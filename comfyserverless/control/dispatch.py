@@ -78,6 +78,8 @@ class Dispatcher:
         self._waiters: dict[InvocationId, list[asyncio.Future[None]]] = {}
         #: what each joined worker runs now.
         self._running: dict[WorkerId, dict[InvocationId, None]] = {}
+        #: all and only invocations that were cancelled and are still in a lane: where, and since when.
+        self._cancelled: dict[InvocationId, tuple[WorkerId, float]] = {}
         #: failures for want of a lost input that are held back for the loss to be noticed.
         self._deferred: set[InvocationId] = set()
         self._pending_events: deque[events.Event] = deque()
@@ -124,7 +126,10 @@ class Dispatcher:
 
     def worker_lost(self, worker: WorkerId) -> None:
         """Take back what a worker ran and what its arena held."""
-        if self._running.pop(worker, None) is not None:
+        running = self._running.pop(worker, None)
+        if running is not None:
+            for invocation in running:
+                self._cancelled.pop(invocation, None)
             self._handle(events.WorkerLost(worker, self._clock(), worker))
 
     def done(self, worker: WorkerId, message: wire.InvocationDone) -> None:
@@ -185,6 +190,11 @@ class Dispatcher:
         """Return those whose results mention tensors in a worker's arena."""
         return {i for i in invocations if self._results.mentions_worker(i, worker)}
 
+    def held_up(self, limit_s: float) -> dict[WorkerId, InvocationId]:
+        """Return the workers that go on with a cancelled invocation for longer than a limit, and with which."""
+        since_s = self._clock() - limit_s
+        return {worker: each for each, (worker, at_s) in self._cancelled.items() if at_s < since_s}
+
     def counts(self) -> dict[str, int]:
         """Count what is held, to see leaks: calls, results, tensors."""
         return {
@@ -213,6 +223,7 @@ class Dispatcher:
             case instructions.StartInvocation():
                 self._start(instruction)
             case instructions.CancelInvocation():
+                self._cancelled[instruction.invocation] = (instruction.worker, self._clock())
                 self._send(instruction.worker, wire.CancelInvocation(instruction.invocation))
             case instructions.DropResult():
                 self._free(self._results.drop(instruction.invocation))
@@ -272,6 +283,7 @@ class Dispatcher:
             call.forgotten()
 
     def _settle(self, worker: WorkerId, invocation: InvocationId) -> None:
+        self._cancelled.pop(invocation, None)
         self._running.get(worker, {}).pop(invocation, None)
 
     def _report(

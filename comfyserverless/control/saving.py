@@ -21,6 +21,10 @@ from comfyserverless.graph.lowering import Destination
 log = logging.getLogger(__name__)
 
 STAGED_SUFFIX = ".part"
+MAX_PREFIX_BYTES = 1024
+MAX_NAME_BYTES = 220
+"""File systems allow names of 255 bytes; counter and extension need some."""
+
 _STAGED = re.compile(r"\.(comfyserverless-\d+-\d+-[0-9a-f]+)-[0-9a-f]+_\d+\.part")
 _TIME_TOKENS = {
     "%year%": "%Y",
@@ -45,11 +49,23 @@ def destination(
         text = text.replace(token, time.strftime(code, now))
     if "\0" in text:
         raise PromptError("Saving failed: filename_prefix holds a NUL character")
+    try:
+        is_too_long = len(os.fsencode(text)) > MAX_PREFIX_BYTES
+        is_too_long |= len(os.fsencode(os.path.basename(text))) > MAX_NAME_BYTES
+    except UnicodeEncodeError as exc:
+        raise PromptError("Saving failed: filename_prefix is no valid Unicode text") from exc
+    if is_too_long:
+        raise PromptError(
+            f"Saving failed: filename_prefix is too long; allowed are {MAX_PREFIX_BYTES} bytes, of which the"
+            f" file name may take {MAX_NAME_BYTES}"
+        )
     subfolder, name = os.path.split(os.path.normpath(text))
     root = os.path.realpath(base)
     folder = os.path.realpath(os.path.join(root, subfolder))
-    if os.path.commonpath((root, folder)) != root or name in ("", ".", ".."):
+    if os.path.commonpath((root, folder)) != root or name == "..":
         raise PromptError(f"Saving outside the {kind} folder is not allowed: filename_prefix {prefix!r}")
+    if name in ("", "."):
+        raise PromptError(f"Saving failed: filename_prefix {prefix!r} names no file")
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as exc:
@@ -68,14 +84,14 @@ class Publisher:
     def publish(self, place: Destination, staged: Sequence[str], extension: str) -> list[dict[str, str]]:
         """Move staged files to `{name}_{counter:05}_.{extension}`; returns ComfyUI's file items in order.
 
-        Raises OSError if the disk refuses one; those before it stay published, the staged rest is removed.
+        Raises PromptError if the disk refuses one; those before it stay published, the staged rest is removed.
         """
         try:
             return self._publish(place, staged, extension)
-        except OSError:
+        except OSError as exc:
             for path in staged:
                 _remove_part(path)
-            raise
+            raise PromptError(f"Saving failed: {exc.strerror} in the {place.kind} folder") from exc
 
     def _publish(self, place: Destination, staged: Sequence[str], extension: str) -> list[dict[str, str]]:
         counter = self._next_counter(place)

@@ -27,6 +27,9 @@ from comfyserverless.scheduling.state import SchedulingConfig
 log = logging.getLogger(__name__)
 
 _SILENCE_LIMIT_S = 120.0
+_CANCEL_GRACE_S = 20.0
+"""How long a cancelled invocation may keep its lane: a step cannot be stopped, but a worker can be replaced."""
+
 _WATCH_EVERY_S = 5.0
 
 
@@ -140,6 +143,9 @@ class WorkerPool:
             await asyncio.sleep(_WATCH_EVERY_S)
             heard_at_s = {worker: state.heard_at_s for worker, state in self._joined.items()}
             self._processes.kill_silent(heard_at_s, time.monotonic() - _SILENCE_LIMIT_S)
+            for worker, invocation in self.dispatcher.held_up(_CANCEL_GRACE_S).items():
+                log.warning("worker %s does not end cancelled %s; killing it", worker, invocation)
+                self._processes.kill(worker)
 
     def _view(self, slot: Slot) -> WorkerView:
         empty = WorkerView(

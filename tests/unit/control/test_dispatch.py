@@ -228,6 +228,17 @@ async def test_late_result_of_a_closed_run_is_freed() -> None:
     assert bench.dispatcher.counts() == {"calls": 0, "results": 0, "tensors": 0}
 
 
+async def test_worker_that_goes_on_with_a_cancelled_call_is_told_after_a_while() -> None:
+    bench = Bench(W0)
+    bench.submit("a")
+    assert bench.dispatcher.held_up(0.0) == {}
+    bench.close("a")
+    assert bench.dispatcher.held_up(1.0) == {}
+    assert bench.dispatcher.held_up(0.005) == {W0: "a"}
+    bench.finish("a")
+    assert bench.dispatcher.held_up(0.0) == {}
+
+
 async def test_pinned_result_outlives_its_run_and_nothing_is_left_after() -> None:
     bench = Bench(W0)
     output = bench.submit("a")

@@ -27,7 +27,10 @@ def test_prefix_tokens_and_subfolder_are_resolved(tmp_path: Path) -> None:
     assert Path(place.directory).is_dir()
 
 
-@pytest.mark.parametrize("prefix", ["../x", "a/../../x", "/etc/x", "", ".", "a\0b"])
+@pytest.mark.parametrize(
+    "prefix",
+    ["../x", "a/../../x", "/etc/x", "", ".", "a\0b", "x" * 300, "x/" + "y" * 250, "a/" * 2000 + "x", "\ud800"],
+)
 def test_prefix_outside_the_folder_is_refused(tmp_path: Path, prefix: str) -> None:
     base = tmp_path / "output"
     base.mkdir()
@@ -113,6 +116,6 @@ def test_failed_publication_leaves_no_part_and_no_empty_file(tmp_path: Path) -> 
     place = destination(tmp_path, "output", "x", (0, 0), NOW)
     (first, lost, last) = stage(tmp_path, ".a_0.part", ".a_1.part", ".a_2.part")
     Path(lost).unlink()
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(PromptError, match="No such file"):
         Publisher().publish(place, [first, lost, last], "png")
     assert [path.name for path in tmp_path.iterdir()] == ["x_00001_.png"]
