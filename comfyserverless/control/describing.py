@@ -68,12 +68,11 @@ def blamed_node(plan: Plan, node: NodeId, error: BaseException) -> NodeId:
 
 
 def _names_file(node: PlanNode, text: str) -> bool:
-    """Tell whether one of a node's model file inputs is named in a text."""
+    """Tell whether a text is about one of a node's model files: it starts with the path and a colon."""
     for spec in node.declaration.inputs:
         given = node.inputs.get(spec.name)
         if isinstance(spec.type, FileChoices) and isinstance(given, Constant):
-            name = os.path.basename(str(given.value))
-            if name and name in text:
+            if f"{os.sep}{given.value}:" in text:
                 return True
     return False
 

@@ -253,7 +253,8 @@ class Dispatcher:
     def _abandon(self, abandon: instructions.AbandonInvocation) -> None:
         call = self._calls[abandon.invocation]
         error = WorkerError(
-            f"{call.spec.function} was given up: its worker was lost {abandon.attempts} times while it ran"
+            f"{call.spec.function} was given up: its worker was lost {abandon.attempts} times while it ran;"
+            " running out of memory is the usual reason"
             if abandon.attempts
             else f"{call.spec.function} was given up: a result it needs was lost and could not be made again",
             "WorkerLostError",

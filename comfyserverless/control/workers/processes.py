@@ -73,6 +73,17 @@ def plan_slots(config: WorkerConfig, gpus: int, cores: int) -> tuple[list[Slot],
     return slots, threads
 
 
+def host_memory_bytes(root: Path = Path("/")) -> int:
+    """Return the memory that this machine, or the container, may use; 0 if it cannot be told."""
+    found = []
+    with contextlib.suppress(OSError, ValueError):
+        lines = (root / "proc/meminfo").read_text().splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:")]
+    with contextlib.suppress(OSError, ValueError):
+        found.append(int((root / "sys/fs/cgroup/memory.max").read_text()))
+    return min(found, default=0)
+
+
 class WorkerProcesses:
     """Start, watch and stop the zygote and its workers.
 
@@ -87,6 +98,7 @@ class WorkerProcesses:
         self._scratch = scratch
         self._on_exited = exited
         self.slots, self._threads = plan_slots(config, count_gpus(), len(os.sched_getaffinity(0)))
+        self._weights_bytes = host_memory_bytes() // 2 // len(self.slots)
         self._zygote: asyncio.subprocess.Process | None = None
         self._is_ready = False
         self._is_stopping = False
@@ -216,6 +228,7 @@ class WorkerProcesses:
                 arena_fallback_path=str(slot.arena_paths[1]),
                 arena_bytes=self._config.arena_bytes,
                 threads=self._threads,
+                weights_bytes=0 if slot.device_index is not None else self._weights_bytes,
                 device_index=slot.device_index,
             )
         )

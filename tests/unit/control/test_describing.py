@@ -35,12 +35,16 @@ def model_error(text: str) -> WorkerError:
 
 
 def test_bad_model_file_is_shown_at_the_loader_that_names_it() -> None:
-    assert blamed_node(plan(), NodeId("3"), model_error("b.safetensors is truncated")) == "2"
-    assert blamed_node(plan(), NodeId("3"), model_error("a.safetensors is truncated")) == "1"
+    assert blamed_node(plan(), NodeId("3"), model_error("/models/loras/b.safetensors: is truncated")) == "2"
+    assert (
+        blamed_node(plan(), NodeId("3"), model_error("/models/checkpoints/sub/a.safetensors: is truncated"))
+        == "1"
+    )
 
 
 def test_other_errors_stay_at_the_node_that_failed() -> None:
-    assert blamed_node(plan(), NodeId("3"), model_error("c.safetensors is truncated")) == "3"
+    for path in ("/models/c.safetensors", "/models/ab.safetensors", "/models/a.safetensors"):
+        assert blamed_node(plan(), NodeId("3"), model_error(f"{path}: is truncated")) == "3"
     assert blamed_node(plan(), NodeId("3"), WorkerError("a.safetensors", "ValueError")) == "3"
     assert blamed_node(plan(), NodeId("3"), PromptError("a.safetensors")) == "3"
 
