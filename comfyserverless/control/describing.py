@@ -69,12 +69,9 @@ def blamed_node(plan: Plan, node: NodeId, error: BaseException) -> NodeId:
 
 def _names_file(node: PlanNode, text: str) -> bool:
     """Tell whether a text is about one of a node's model files: it starts with the path and a colon."""
-    for spec in node.declaration.inputs:
-        given = node.inputs.get(spec.name)
-        if isinstance(spec.type, FileChoices) and isinstance(given, Constant):
-            if f"{os.sep}{given.value}:" in text:
-                return True
-    return False
+    files = [spec.name for spec in node.declaration.inputs if isinstance(spec.type, FileChoices)]
+    given = [node.inputs.get(name) for name in files]
+    return any(isinstance(each, Constant) and f"{os.sep}{each.value}:" in text for each in given)
 
 
 def type_name(error: BaseException) -> str:

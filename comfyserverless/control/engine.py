@@ -219,9 +219,9 @@ class Engine:
             run.read()
             self._unpin(cache.retain(self._signatures_in_use(record.tenant)))
             await run.execute()
-        except Exception:
+        except Exception as exc:
             log.exception("prompt %s ended by a fault of the server", record.prompt_id)
-            record.status, record.ended_ms = RunStatus.ERROR, now_ms()
+            run.end_by_fault(exc)
         finally:
             self._runs.pop(record.prompt_id, None)
             self._queue.end(record)

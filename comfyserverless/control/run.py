@@ -116,6 +116,12 @@ class Run:
         finally:
             await self._close()
 
+    def end_by_fault(self, error: Exception) -> None:
+        """Report a fault of the server itself at the node that was current, so that clients hear of an end."""
+        failure = _NodeError(self.record.current_node or self.plan.targets[0])
+        failure.__cause__ = error
+        self._end_failed(failure)
+
     def announce_end(self) -> None:
         """Send the last event of the run."""
         self._notify(RunEnded(*self._identity()))

@@ -29,12 +29,13 @@ class WorkerConfig:
     """How worker processes are started.
 
     workers: slots; 0 means one per GPU, or one on a machine without a GPU. threads: torch threads of each
-    worker, 0 means its share of the cores less one. arena_bytes: size of each worker's shared region.
+    worker, 0 means its share of the cores less one. arena_bytes: size of each worker's shared region,
+    0 means its share of a quarter of the memory.
     """
 
     workers: int = 0
     threads: int = 0
-    arena_bytes: int = 2 << 30
+    arena_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import msgspec
 
-from comfyserverless.control.workers.scratch import Scratch
+from comfyserverless.control.workers.scratch import Scratch, shared_folder
+from comfyserverless.control.workers.sizing import arena_share_bytes, count_gpus, free_bytes, host_memory_bytes
 from comfyserverless.core.config import WorkerConfig
 from comfyserverless.core.ids import WorkerId
 from comfyserverless.core.zygote import (
@@ -58,30 +59,12 @@ class Slot:
     arena_paths: tuple[Path, ...] = ()
 
 
-def count_gpus() -> int:
-    """Count NVIDIA devices without loading a driver library."""
-    with contextlib.suppress(OSError):
-        return sum(name[6:].isdigit() for name in os.listdir("/dev") if name.startswith("nvidia"))
-    return 0
-
-
 def plan_slots(config: WorkerConfig, gpus: int, cores: int) -> tuple[list[Slot], int]:
     """Return the slots and the torch threads of each: an equal share of the cores, less one in all."""
     count = config.workers or max(1, gpus)
     slots = [Slot(f"w{index}", index % gpus if gpus else None) for index in range(count)]
     threads = config.threads or max(1, (cores - 1) // count)
     return slots, threads
-
-
-def host_memory_bytes(root: Path = Path("/")) -> int:
-    """Return the memory that this machine, or the container, may use; 0 if it cannot be told."""
-    found = []
-    with contextlib.suppress(OSError, ValueError):
-        lines = (root / "proc/meminfo").read_text().splitlines()
-        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemTotal:")]
-    with contextlib.suppress(OSError, ValueError):
-        found.append(int((root / "sys/fs/cgroup/memory.max").read_text()))
-    return min(found, default=0)
 
 
 class WorkerProcesses:
@@ -93,12 +76,15 @@ class WorkerProcesses:
     def __init__(
         self, config: WorkerConfig, link: str, scratch: Scratch, exited: Callable[[WorkerId], None]
     ) -> None:
-        self._config = config
         self._link = link
         self._scratch = scratch
         self._on_exited = exited
         self.slots, self._threads = plan_slots(config, count_gpus(), len(os.sched_getaffinity(0)))
-        self._weights_bytes = host_memory_bytes() // 2 // len(self.slots)
+        memory_bytes = host_memory_bytes()
+        self._weights_bytes = memory_bytes // 2 // len(self.slots)
+        self._arena_bytes = config.arena_bytes or arena_share_bytes(
+            memory_bytes, free_bytes(shared_folder()), len(self.slots)
+        )
         self._zygote: asyncio.subprocess.Process | None = None
         self._is_ready = False
         self._is_stopping = False
@@ -158,7 +144,12 @@ class WorkerProcesses:
         failures = 0
         while not self._is_stopping:
             began_s = time.monotonic()
-            await self._run_zygote()
+            try:
+                await self._run_zygote()
+            except (
+                OSError
+            ) as exc:  # no memory or no process left for it now; workers must not stay away for good
+                log.error("cannot start the worker zygote: %s", exc)
             self._is_ready = False
             for slot in self.slots:
                 self._over(slot)
@@ -226,7 +217,7 @@ class WorkerProcesses:
                 link=self._link,
                 arena_path=str(slot.arena_paths[0]),
                 arena_fallback_path=str(slot.arena_paths[1]),
-                arena_bytes=self._config.arena_bytes,
+                arena_bytes=self._arena_bytes,
                 threads=self._threads,
                 weights_bytes=0 if slot.device_index is not None else self._weights_bytes,
                 device_index=slot.device_index,
