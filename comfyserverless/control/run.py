@@ -118,6 +118,8 @@ class Run:
 
     def end_by_fault(self, error: Exception) -> None:
         """Report a fault of the server itself at the node that was current, so that clients hear of an end."""
+        if self.record.ended_ms is not None:
+            return
         failure = _NodeError(self.record.current_node or self.plan.targets[0])
         failure.__cause__ = error
         self._end_failed(failure)
