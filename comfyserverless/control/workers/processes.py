@@ -146,9 +146,7 @@ class WorkerProcesses:
             began_s = time.monotonic()
             try:
                 await self._run_zygote()
-            except (
-                OSError
-            ) as exc:  # no memory or no process left for it now; workers must not stay away for good
+            except OSError as exc:  # no memory or process left for it now: that may pass
                 log.error("cannot start the worker zygote: %s", exc)
             self._is_ready = False
             for slot in self.slots:
