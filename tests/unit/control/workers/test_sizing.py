@@ -35,6 +35,8 @@ def test_memory_is_the_container_s_where_it_is_less(
     [
         (64 * GIB, 64 * GIB, 1, 16 * GIB),
         (64 * GIB, 64 * GIB, 4, 4 * GIB),
+        (24 * GIB, 24 * GIB, 1, 4 * GIB),
+        (63 * GIB, 64 * GIB, 1, 8 * GIB),
         (64 * GIB, 10 * GIB, 1, 8 * GIB),
         (64 * GIB, 64 << 20, 1, LEAST_ARENA_BYTES),
         (0, 0, 2, LEAST_ARENA_BYTES),
