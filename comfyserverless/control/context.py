@@ -87,11 +87,6 @@ class NodeContext:
         """Tell whether saved files carry the prompt and workflow."""
         return self._services.embeds_metadata
 
-    @property
-    def emitted(self) -> tuple[InvocationId, ...]:
-        """List the invocations this node has emitted; each is pinned once until `release`."""
-        return tuple(self._emitted)
-
     def emit(self, function: str, *, progress: StepProgress | None = None, **inputs: Value) -> Emitted:
         """Submit an invocation and return its symbols. Raises InvariantError for wrong ports."""
         declared = BUILTIN_FUNCTIONS[function]

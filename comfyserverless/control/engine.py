@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import uuid
 from collections.abc import Callable, Hashable, Sequence
@@ -50,6 +51,7 @@ class Engine:
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: list[Callable[[Notice], None]] = []
         self._counter = 0
+        self._serials = itertools.count()
         self._wants_free: tuple[bool, bool] = (False, False)
         self._is_stopping = False
         NodeCache(config.cache, config.cache_lru_entries)  # a bad mode is an error at start, not at first use
@@ -184,10 +186,6 @@ class Engine:
         """List the worker slots with their latest figures."""
         return self._pool.views()
 
-    def held(self) -> dict[str, int]:
-        """Count what the control process holds for invocations (calls, results, tensors), to see leaks."""
-        return self._pool.dispatcher.counts()
-
     # -- running ----------------------------------------------------------------------------------
 
     def _pump(self) -> None:
@@ -207,7 +205,7 @@ class Engine:
         cache = self._caches.setdefault(
             record.tenant, NodeCache(self._config.cache, self._config.cache_lru_entries)
         )
-        run = Run(record, plan, self._services, cache, self._notify)
+        run = Run(record, plan, self._services, cache, self._notify, next(self._serials))
         self._runs[record.prompt_id] = run
         task = asyncio.create_task(self._execute(run, cache), name=f"prompt-{record.prompt_id}")
         self._tasks.add(task)

@@ -41,7 +41,7 @@ from comfyserverless.control.views import (
     RunSucceeded,
 )
 from comfyserverless.core.errors import ComfyServerlessError
-from comfyserverless.core.ids import NodeId
+from comfyserverless.core.ids import NodeId, PromptId
 from comfyserverless.core.values import Value
 from comfyserverless.graph.frontier import Frontier
 from comfyserverless.graph.lowering import HiddenInputs, NodeResult, StepProgress
@@ -66,7 +66,11 @@ class _NodeError(Exception):
 
 
 class Run:
-    """Own one prompt's execution. notify: where events go; the record is this run's to change."""
+    """Own one prompt's execution; the record is this run's to change.
+
+    notify: where events go. serial: no other run of this server has it; a client may use a prompt_id again
+    while results of its earlier run are still cached.
+    """
 
     def __init__(
         self,
@@ -75,8 +79,10 @@ class Run:
         services: RunServices,
         cache: NodeCache,
         notify: Callable[[Notice], None],
+        serial: int,
     ) -> None:
         self.record = record
+        self._key = PromptId(f"{record.prompt_id}#{serial}")
         self.plan = plan
         self.signatures: Mapping[NodeId, Hashable | None] = {}
         self._services = services
@@ -166,7 +172,7 @@ class Run:
             if first != node.id:
                 return
         hidden = HiddenInputs(self.plan.prompt, self.record.extra_data.get("extra_pnginfo"), node.id)
-        identity = RunIdentity(self.record.prompt_id, self.record.tenant, self._preview_method())
+        identity = RunIdentity(self._key, self.record.tenant, self._preview_method())
         context = NodeContext(
             self._services, identity, hidden, lambda step, preview: self._on_step(node.id, step, preview)
         )
@@ -320,7 +326,7 @@ class Run:
             dispatcher.unpin(run.held, run.node.id)
         for entry in self._cached.values():
             dispatcher.unpin(entry.invocations, self.record.prompt_id)
-        dispatcher.close_run(self.record.prompt_id)
+        dispatcher.close_run(self._key)
 
     def _identity(self) -> tuple[Any, Any, str | None]:
         return self.record.prompt_id, self.record.tenant, self.record.client_id
