@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from comfyserverless.core.config import EngineConfig, Folders, ServerConfig, WorkerConfig
+from comfyserverless.core.config import (
+    LEAST_GIVEN_ARENA_BYTES,
+    EngineConfig,
+    Folders,
+    ServerConfig,
+    WorkerConfig,
+)
 from comfyserverless.core.errors import ConfigError
 
 _MIB = 1 << 20
@@ -21,6 +28,9 @@ _MAX_PROCESSES = 256
 """Most workers, and most threads of one: beyond it a slip of the finger, which would take the machine down."""
 
 _ENDED_BY_SIGINT = 130
+_ARENAS = ("shared", "nvshmem")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B)?", re.IGNORECASE)
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _PREVIEWS = {"none": "none", "auto": "latent2rgb", "latent2rgb": "latent2rgb"}
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -57,6 +67,7 @@ def _add_serve_flags(parser: argparse.ArgumentParser) -> None:
     add("--disable-all-custom-nodes", action="store_true", help="load no custom node packs")
     add("--workers", type=_processes, default=0, metavar="N", help="worker processes; 0: one per GPU, or one")
     add("--threads", type=_processes, default=0, metavar="N", help="threads of each worker; 0: its share")
+    _add_arena_flags(parser)
     add(
         "--verbose",
         nargs="?",
@@ -66,6 +77,22 @@ def _add_serve_flags(parser: argparse.ArgumentParser) -> None:
         choices=_LEVELS,
         metavar="LEVEL",
         help=f"what to log, one of {', '.join(_LEVELS)}",
+    )
+
+
+def _add_arena_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--arena-memory",
+        type=_arena_bytes,
+        default=0,
+        metavar="SIZE",
+        help="memory of each worker for results, like 512M or 2G (default: a share of the machine's)",
+    )
+    parser.add_argument(
+        "--arena",
+        choices=_ARENAS,
+        default="shared",
+        help="where results are kept: memory that workers share, or that of their GPUs (default: %(default)s)",
     )
 
 
@@ -127,6 +154,21 @@ def _at_most(text: str, maximum: int) -> int:
     return count
 
 
+def _size_bytes(text: str) -> int:
+    """Read a size like `2G`, `1.5GiB` or `512M`; units are powers of 1024, and one is required."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write it like 512M or 2G")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def _arena_bytes(text: str) -> int:
+    size_bytes = _size_bytes(text)
+    if size_bytes < LEAST_GIVEN_ARENA_BYTES:
+        raise argparse.ArgumentTypeError(f"{text} is less than {LEAST_GIVEN_ARENA_BYTES // _MIB}M")
+    return size_bytes
+
+
 def _port(text: str) -> int:
     return _at_most(text, _MAX_PORT)
 
@@ -144,7 +186,12 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         cache, entries = "lru", arguments.cache_lru
     engine = EngineConfig(
         folders=folders(arguments),
-        worker=WorkerConfig(workers=arguments.workers, threads=arguments.threads),
+        worker=WorkerConfig(
+            workers=arguments.workers,
+            threads=arguments.threads,
+            arena_bytes=arguments.arena_memory,
+            arena_kind=arguments.arena,
+        ),
         cache=cache,
         cache_lru_entries=entries,
         preview_method=_PREVIEWS[arguments.preview_method],

@@ -25,6 +25,7 @@ from comfyserverless.control.views import (
     WorkerView,
 )
 from comfyserverless.control.workers.pool import WorkerPool
+from comfyserverless.control.workers.processes import check_sizes
 from comfyserverless.control.workers.scratch import Scratch, shared_folder
 from comfyserverless.core.config import EngineConfig
 from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId, WorkerId
@@ -55,6 +56,7 @@ class Engine:
         self._wants_free: tuple[bool, bool] = (False, False)
         self._is_stopping = False
         NodeCache(config.cache, config.cache_lru_entries)  # a bad mode is an error at start, not at first use
+        check_sizes(config.worker)  # first: a start that is refused leaves nothing behind
         self._scratch = Scratch(shared_folder())
         scheduling = SchedulingConfig(slack_s=config.slack_s, max_attempts=config.max_attempts)
         self._pool = WorkerPool(config.worker, scheduling, self._scratch, self._let_go_of_cached)

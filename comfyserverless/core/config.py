@@ -24,18 +24,24 @@ class Folders:
     extra_model_paths: tuple[Path, ...] = ()
 
 
+LEAST_GIVEN_ARENA_BYTES = 64 << 20
+"""The smallest arena that may be asked for: one picture of 1024x1024 and what is made on the way to it."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
     """How worker processes are started.
 
     workers: slots; 0 means one per GPU, or one on a machine without a GPU. threads: torch threads of each
-    worker, 0 means its share of the cores less one. arena_bytes: size of each worker's shared region,
-    0 means its share of a quarter of the memory.
+    worker, 0 means its share of the cores less one. arena_bytes: size of each worker's arena, 0 means its
+    share of a quarter of the memory. arena_kind: where arenas are, `shared` (memory of this host) or `nvshmem`
+    (of the GPUs; workers that cannot take part say why, and all of them use shared memory).
     """
 
     workers: int = 0
     threads: int = 0
     arena_bytes: int = 0
+    arena_kind: str = "shared"
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,20 @@ def test_flags_reach_the_configuration(tmp_path: Path) -> None:
     assert (made.engine.worker.workers, made.engine.worker.threads) == (3, 2)
 
 
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [("2G", 2 << 30), ("512m", 512 << 20), ("1.5GiB", 3 << 29), ("100 MB", 100 << 20), ("1T", 1 << 40)],
+)
+def test_arena_memory_is_a_size_with_its_unit(text: str, size_bytes: int) -> None:
+    assert config("--arena-memory", text).engine.worker.arena_bytes == size_bytes
+
+
+def test_arenas_are_shared_memory_of_a_share_of_the_machine_by_default() -> None:
+    worker = config().engine.worker
+    assert (worker.arena_bytes, worker.arena_kind) == (0, "shared")
+    assert config("--arena", "nvshmem").engine.worker.arena_kind == "nvshmem"
+
+
 def test_listen_without_a_value_means_everywhere() -> None:
     assert config("--listen").listen == ("0.0.0.0", "::")
 
@@ -106,6 +120,11 @@ def test_problem_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str
         (["--preview-method", "movie"], "--preview-method"),
         (["--cache-none", "--cache-classic"], "--cache-classic"),
         (["--verbose", "loud"], "--verbose"),
+        (["--arena-memory", "2"], "'2' is no size; write it like 512M or 2G"),
+        (["--arena-memory", "-2G"], "--arena-memory"),
+        (["--arena-memory", "much"], "'much' is no size"),
+        (["--arena-memory", "1M"], "1M is less than 64M"),
+        (["--arena", "disk"], "--arena"),
     ],
 )
 def test_wrong_flag_ends_the_start_and_is_named(

@@ -21,7 +21,13 @@ from pathlib import Path
 import msgspec
 
 from comfyserverless.control.workers.scratch import Scratch, shared_folder
-from comfyserverless.control.workers.sizing import arena_share_bytes, count_gpus, free_bytes, host_memory_bytes
+from comfyserverless.control.workers.sizing import (
+    arena_share_bytes,
+    count_gpus,
+    free_bytes,
+    given_arena_bytes,
+    host_memory_bytes,
+)
 from comfyserverless.core.config import WorkerConfig
 from comfyserverless.core.ids import WorkerId
 from comfyserverless.core.zygote import (
@@ -67,6 +73,12 @@ def plan_slots(config: WorkerConfig, gpus: int, cores: int) -> tuple[list[Slot],
     return slots, threads
 
 
+def check_sizes(config: WorkerConfig) -> None:
+    """Raise ConfigError if this machine cannot have what was asked for; nothing is made."""
+    slots, _ = plan_slots(config, count_gpus(), 1)
+    _arena_bytes(config, host_memory_bytes(), len(slots))
+
+
 class WorkerProcesses:
     """Start, watch and stop the zygote and its workers.
 
@@ -82,9 +94,7 @@ class WorkerProcesses:
         self.slots, self._threads = plan_slots(config, count_gpus(), len(os.sched_getaffinity(0)))
         memory_bytes = host_memory_bytes()
         self._weights_bytes = memory_bytes // 2 // len(self.slots)
-        self._arena_bytes = config.arena_bytes or arena_share_bytes(
-            memory_bytes, free_bytes(shared_folder()), len(self.slots)
-        )
+        self._arena_bytes = _arena_bytes(config, memory_bytes, len(self.slots))
         self._zygote: asyncio.subprocess.Process | None = None
         self._is_ready = False
         self._is_stopping = False
@@ -249,6 +259,12 @@ class WorkerProcesses:
         if self._zygote is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._zygote.kill()
+
+
+def _arena_bytes(config: WorkerConfig, memory_bytes: int, workers: int) -> int:
+    if config.arena_bytes:
+        return given_arena_bytes(config.arena_bytes, memory_bytes, workers)
+    return arena_share_bytes(memory_bytes, free_bytes(shared_folder()), workers)
 
 
 def _remove_arena(slot: Slot) -> None:

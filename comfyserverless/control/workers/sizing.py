@@ -7,6 +7,8 @@ import os
 import shutil
 from pathlib import Path
 
+from comfyserverless.core.errors import ConfigError
+
 LEAST_ARENA_BYTES = 2 << 30
 
 
@@ -36,9 +38,22 @@ def free_bytes(folder: Path) -> int:
 def arena_share_bytes(memory_bytes: int, shared_free_bytes: int, workers: int) -> int:
     """Return the size of each worker's arena: of a quarter of the memory, and of what shared memory has free.
 
-    Arenas are sparse, so what is not used costs nothing. A power of two, because a buddy allocator then fills
-    the arena from its start, which is what is reserved of it. At least LEAST_ARENA_BYTES: one that does not fit
+    Arenas are sparse, so what is not used costs nothing. At least LEAST_ARENA_BYTES: one that does not fit
     shared memory is made on disk.
     """
     share_bytes = min(memory_bytes // 4, shared_free_bytes * 8 // 10) // workers
-    return max(LEAST_ARENA_BYTES, 1 << share_bytes.bit_length() >> 1)
+    return max(LEAST_ARENA_BYTES, share_bytes >> 20 << 20)
+
+
+def given_arena_bytes(size_bytes: int, memory_bytes: int, workers: int) -> int:
+    """Return the arena size that was asked for. Raises ConfigError if the arenas together exceed the memory."""
+    if memory_bytes and size_bytes * workers > memory_bytes:
+        raise ConfigError(
+            f"--arena-memory {_gib(size_bytes)}: {workers} worker{'s' * (workers > 1)} would need"
+            f" {_gib(size_bytes * workers)}, the machine has {_gib(memory_bytes)}"
+        )
+    return size_bytes
+
+
+def _gib(size_bytes: int) -> str:
+    return f"{size_bytes / (1 << 30):.3g}G"

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from comfyserverless.control.workers.processes import WorkerProcesses, plan_slots
+from comfyserverless.control.workers.processes import WorkerProcesses, check_sizes, plan_slots
 from comfyserverless.control.workers.scratch import Scratch
 from comfyserverless.core.config import WorkerConfig
+from comfyserverless.core.errors import ConfigError
 from comfyserverless.core.ids import WorkerId
 
 
@@ -51,6 +52,12 @@ def test_workers_that_were_silent_for_too_long_are_killed_also_before_their_firs
             sleeper.kill()
             sleeper.wait()
         scratch.close()
+
+
+def test_sizes_that_the_machine_lacks_are_refused_before_anything_is_made() -> None:
+    check_sizes(WorkerConfig(workers=2, arena_bytes=64 << 20))
+    with pytest.raises(ConfigError, match="--arena-memory"):
+        check_sizes(WorkerConfig(workers=2, arena_bytes=1 << 50))
 
 
 async def test_stopping_removes_arenas_from_memory_and_from_disk(tmp_path: Path) -> None:

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from comfyserverless.control.workers.sizing import LEAST_ARENA_BYTES, arena_share_bytes, host_memory_bytes
+from comfyserverless.control.workers.sizing import (
+    LEAST_ARENA_BYTES,
+    arena_share_bytes,
+    given_arena_bytes,
+    host_memory_bytes,
+)
+from comfyserverless.core.errors import ConfigError
 
 GIB = 1 << 30
 
@@ -35,8 +41,8 @@ def test_memory_is_the_container_s_where_it_is_less(
     [
         (64 * GIB, 64 * GIB, 1, 16 * GIB),
         (64 * GIB, 64 * GIB, 4, 4 * GIB),
-        (24 * GIB, 24 * GIB, 1, 4 * GIB),
-        (63 * GIB, 64 * GIB, 1, 8 * GIB),
+        (24 * GIB, 24 * GIB, 1, 6 * GIB),
+        (63 * GIB + 5, 64 * GIB, 1, 63 * GIB // 4),
         (64 * GIB, 10 * GIB, 1, 8 * GIB),
         (64 * GIB, 64 << 20, 1, LEAST_ARENA_BYTES),
         (0, 0, 2, LEAST_ARENA_BYTES),
@@ -46,3 +52,10 @@ def test_arenas_share_memory_and_are_never_too_small(
     memory_bytes: int, shared_free_bytes: int, workers: int, expected_bytes: int
 ) -> None:
     assert arena_share_bytes(memory_bytes, shared_free_bytes, workers) == expected_bytes
+
+
+def test_arena_size_that_was_asked_for_must_fit_the_memory() -> None:
+    assert given_arena_bytes(2 * GIB, 8 * GIB, 4) == 2 * GIB
+    assert given_arena_bytes(2 * GIB, 0, 4) == 2 * GIB, "the memory is not known"
+    with pytest.raises(ConfigError, match=r"--arena-memory 2G: 5 workers would need 10G, the machine has 8G"):
+        given_arena_bytes(2 * GIB, 8 * GIB, 5)
