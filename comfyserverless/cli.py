@@ -57,6 +57,7 @@ def _add_serve_flags(parser: argparse.ArgumentParser) -> None:
     )
     add("--max-upload-size", type=_positive, default=100.0, metavar="MB", help="largest request body")
     add("--enable-compress-response-body", action="store_true", help="gzip JSON and text answers")
+    _add_access_flags(parser)
     _add_folder_flags(parser)
     add("--preview-method", choices=sorted(_PREVIEWS), default="none", help="pictures while sampling")
     cache = parser.add_mutually_exclusive_group()
@@ -94,6 +95,12 @@ def _add_arena_flags(parser: argparse.ArgumentParser) -> None:
         default="shared",
         help="where results are kept: memory that workers share, or that of their GPUs (default: %(default)s)",
     )
+
+
+def _add_access_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--tenants", type=Path, metavar="FILE", help="accounts as TOML, instead of those of `tenant add`")
+    add("--insecure", action="store_true", help="listen where other machines reach it without any accounts")
 
 
 def _add_folder_flags(parser: argparse.ArgumentParser) -> None:
@@ -205,7 +212,20 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         max_upload_bytes=round(arguments.max_upload_size * _MIB),
         compress=arguments.enable_compress_response_body,
         argv=("comfyserverless", *argv),
+        tenants_file=arguments.tenants,
+        accounts=_accounts(arguments, engine.folders),
+        allows_strangers=arguments.insecure,
     )
+
+
+def _accounts(arguments: Arguments, places: Folders) -> Path | None:
+    """Return the accounts file that the server uses, None if it has none or is given another one."""
+    if arguments.tenants is not None:
+        return None
+    from comfyserverless.control.accounts.database import accounts_path, has_accounts
+
+    path = accounts_path(places.user)
+    return path if has_accounts(path) else None
 
 
 def folders(arguments: Arguments) -> Folders:
@@ -262,11 +282,26 @@ def _bench(arguments: Arguments, argv: Sequence[str]) -> int:
     return run(arguments, argv)
 
 
+def _add_tenant_flags(parser: argparse.ArgumentParser) -> None:
+    from comfyserverless.control.accounts.commands import add_flags
+
+    add_flags(parser)
+
+
+def _tenant(arguments: Arguments, argv: Sequence[str]) -> int:
+    from comfyserverless.control.accounts.commands import run
+
+    for line in run(arguments):
+        print(line)
+    return 0
+
+
 Command = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[Arguments, Sequence[str]], int]]
 
 #: Name -> (one line of help, adds its flags, runs it and returns the exit code).
 COMMANDS: dict[str, Command] = {
     "serve": ("serve the ComfyUI page and API", _add_serve_flags, _serve),
+    "tenant": ("make and change accounts", _add_tenant_flags, _tenant),
     "bench": ("measure this installation from outside", _add_bench_flags, _bench),
 }
 

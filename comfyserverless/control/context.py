@@ -133,7 +133,7 @@ class NodeContext:
 
     def embedding_folders(self) -> tuple[str, ...]:
         """Return the folders of textual inversions."""
-        return tuple(self._services.files.paths("embeddings"))
+        return self._services.files.embedding_folders()
 
     def find_input_file(self, name: str) -> FileRef:
         """Find an uploaded file by annotated name. Raises PromptError if missing."""

@@ -17,7 +17,7 @@ from comfyserverless.control.results import Freed, ResultTable, unused
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
 from comfyserverless.core.errors import CapacityError, WorkerError
-from comfyserverless.core.ids import InvocationId, PromptId, WorkerId
+from comfyserverless.core.ids import InvocationId, PromptId, TenantId, WorkerId
 from comfyserverless.core.modelfn import Lane
 from comfyserverless.core.values import Output, Value
 from comfyserverless.scheduling import events, instructions
@@ -194,6 +194,10 @@ class Dispatcher:
         """Return the workers that go on with a cancelled invocation for longer than a limit, and with which."""
         since_s = self._clock() - limit_s
         return {worker: each for each, (worker, at_s) in self._cancelled.items() if at_s < since_s}
+
+    def service_s(self, tenant: TenantId) -> dict[str, float]:
+        """Return the seconds of service that a tenant was given so far, by lane."""
+        return self._state.ledger.service_s(tenant)
 
     def counts(self) -> dict[str, int]:
         """Count what is held, to see leaks: calls, results, tensors."""

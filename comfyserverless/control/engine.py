@@ -7,11 +7,12 @@ import itertools
 import logging
 import uuid
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 
+from comfyserverless.control.accounts.tenants import Tenants, Weights
 from comfyserverless.control.cache import CachedNode, NodeCache
 from comfyserverless.control.context import RunServices
 from comfyserverless.control.describing import now_ms
-from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.queue import PromptQueue
 from comfyserverless.control.run import Run
 from comfyserverless.control.saving import Publisher, remove_staged
@@ -22,6 +23,7 @@ from comfyserverless.control.views import (
     RunStatus,
     SubmitRequest,
     SubmitResult,
+    TenantUsage,
     WorkerView,
 )
 from comfyserverless.control.workers.pool import WorkerPool
@@ -36,33 +38,39 @@ from comfyserverless.scheduling.state import SchedulingConfig
 
 log = logging.getLogger(__name__)
 
+_RETRY_AFTER_S = 5
+
 
 class Engine:
     """Own the queue, the runs and the workers of one server; all methods run on its event loop.
 
-    A tenant runs as many prompts at once as there are workers: with one worker it is one, as in ComfyUI.
+    A tenant runs as many prompts at once as there are workers: with one worker it is one, as in ComfyUI. Prompt
+    ids are the tenant's own: what one calls a prompt says nothing about another's. So are cached results.
     """
 
-    def __init__(self, config: EngineConfig, files: FolderPaths) -> None:
+    def __init__(self, config: EngineConfig, tenants: Tenants) -> None:
         self._config = config
-        self._files = files
+        self._tenants = tenants
         self._queue = PromptQueue(config.history_limit)
         self._caches: dict[TenantId, NodeCache] = {}
-        self._runs: dict[PromptId, Run] = {}
+        self._runs: dict[tuple[TenantId, PromptId], Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: list[Callable[[Notice], None]] = []
-        self._counter = 0
+        #: tenant -> how many prompts without a number of their own it has sent
+        self._counters: dict[TenantId, int] = {}
         self._serials = itertools.count()
         self._wants_free: tuple[bool, bool] = (False, False)
         self._is_stopping = False
         NodeCache(config.cache, config.cache_lru_entries)  # a bad mode is an error at start, not at first use
         check_sizes(config.worker)  # first: a start that is refused leaves nothing behind
         self._scratch = Scratch(shared_folder())
-        scheduling = SchedulingConfig(slack_s=config.slack_s, max_attempts=config.max_attempts)
+        scheduling = SchedulingConfig(
+            slack_s=config.slack_s, max_attempts=config.max_attempts, tenant_weights=Weights(tenants)
+        )
         self._pool = WorkerPool(config.worker, scheduling, self._scratch, self._let_go_of_cached)
         self._services = RunServices(
             dispatcher=self._pool.dispatcher,
-            files=files,
+            files=tenants.shared_files,
             publisher=Publisher(),
             embeds_metadata=config.embeds_metadata,
             preview_method=config.preview_method,
@@ -86,7 +94,7 @@ class Engine:
 
     def _remove_staged(self) -> None:
         for kind in ("output", "temp"):
-            remove_staged(self._files.base(kind), self._scratch.is_live)
+            remove_staged(self._tenants.shared_files.base(kind), self._scratch.is_live)
 
     def subscribe(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
         """Call `listener` with every notice, in order, on the event loop; returns the way to unsubscribe."""
@@ -98,7 +106,10 @@ class Engine:
     def submit(self, request: SubmitRequest) -> SubmitResult:
         """Validate and enqueue a prompt. The counter behind `number` also advances for rejected ones."""
         number = self._next_number(request)
-        validation = validate(request.prompt, BUILTIN, self._files, request.targets)
+        max_queued = self._tenants.limits(request.tenant).max_queued
+        if max_queued is not None and self._queue.pending_count(request.tenant) >= max_queued:
+            return _refused_for_now(number, max_queued)
+        validation = validate(request.prompt, BUILTIN, self._tenants.files(request.tenant), request.targets)
         if validation.plan is None:
             return SubmitResult(None, number, validation.error, validation.node_errors)
         prompt_id = request.prompt_id or PromptId(str(uuid.uuid4()))
@@ -155,7 +166,7 @@ class Engine:
             if prompt_id is None or record.prompt_id == prompt_id
         ]
         for each in wanted:
-            self._runs[each].interrupt()
+            self._runs[tenant, each].interrupt()
         return bool(wanted)
 
     def cancel(self, prompt_id: PromptId, tenant: TenantId = DEFAULT_TENANT) -> bool:
@@ -184,6 +195,27 @@ class Engine:
         self._wants_free = (models or unload_models or free_memory, memory or free_memory)
         self._free_if_idle()
 
+    def forget_results(self, tenant: TenantId) -> None:
+        """Drop the cached node results of one tenant; its running prompts keep what they use."""
+        cache = self._caches.get(tenant)
+        if cache is not None:
+            self._unpin(cache.clear())
+
+    def stop_tenant(self, tenant: TenantId) -> None:
+        """Drop and interrupt everything that a tenant has waiting or running: its account has ended."""
+        self.clear_pending(tenant)
+        self.interrupt(None, tenant)
+
+    def usage(self, tenant: TenantId) -> TenantUsage:
+        """Tell what a tenant has taken up since the server started."""
+        return TenantUsage(
+            tenant=tenant,
+            weight=self._tenants.weight(tenant),
+            pending=self._queue.pending_count(tenant),
+            running=len(self._queue.running(tenant)),
+            service_s=self._pool.dispatcher.service_s(tenant),
+        )
+
     def workers(self) -> list[WorkerView]:
         """List the worker slots with their latest figures."""
         return self._pool.views()
@@ -195,7 +227,10 @@ class Engine:
         if self._is_stopping:
             return
         for tenant in self._queue.tenants():
-            while len(self._queue.running(tenant)) < self._pool.slot_count:
+            room = self._pool.slot_count
+            if (max_running := self._tenants.limits(tenant).max_running) is not None:
+                room = min(room, max_running)
+            while len(self._queue.running(tenant)) < room:
                 taken = self._queue.take(tenant)
                 if taken is None:
                     break
@@ -207,8 +242,9 @@ class Engine:
         cache = self._caches.setdefault(
             record.tenant, NodeCache(self._config.cache, self._config.cache_lru_entries)
         )
-        run = Run(record, plan, self._services, cache, self._notify, next(self._serials))
-        self._runs[record.prompt_id] = run
+        services = replace(self._services, files=self._tenants.files(record.tenant))
+        run = Run(record, plan, services, cache, self._notify, next(self._serials))
+        self._runs[record.tenant, record.prompt_id] = run
         task = asyncio.create_task(self._execute(run, cache), name=f"prompt-{record.prompt_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -223,7 +259,7 @@ class Engine:
             log.exception("prompt %s ended by a fault of the server", record.prompt_id)
             run.end_by_fault(exc)
         finally:
-            self._runs.pop(record.prompt_id, None)
+            self._runs.pop((record.tenant, record.prompt_id), None)
             self._queue.end(record)
             self._announce(record.tenant)
             run.announce_end()
@@ -265,9 +301,9 @@ class Engine:
     def _next_number(self, request: SubmitRequest) -> float:
         if request.number is not None:
             return request.number
-        number = -self._counter if request.front else self._counter
-        self._counter += 1
-        return number
+        counter = self._counters.get(request.tenant, 0)
+        self._counters[request.tenant] = counter + 1
+        return -counter if request.front else counter
 
     def _dropped(self, count: int, tenant: TenantId) -> int:
         if count:
@@ -280,3 +316,14 @@ class Engine:
     def _notify(self, notice: Notice) -> None:
         for listener in tuple(self._listeners):
             listener(notice)
+
+
+def _refused_for_now(number: float, max_queued: int) -> SubmitResult:
+    """Answer for a tenant whose queue is full."""
+    error = {
+        "type": "queue_full",
+        "message": "Too many prompts are waiting",
+        "details": f"{max_queued} prompts may wait at once; send this one again later",
+        "extra_info": {},
+    }
+    return SubmitResult(None, number, error, {}, retry_after_s=_RETRY_AFTER_S)

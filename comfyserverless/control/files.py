@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mimetypes
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from comfyserverless.core.config import Folders
@@ -63,6 +63,11 @@ def demo_models_folder() -> Path:
     return Path(__file__).resolve().parent.parent / "demo" / "models"
 
 
+def canonical_key(key: str) -> str:
+    """Return the folder key that an alias stands for; other texts stay as they are."""
+    return _ALIASES.get(key, key)
+
+
 def file_ref(path: str) -> FileRef:
     """Name a file together with what changes when it is replaced. Raises OSError if it is gone."""
     status = os.stat(path)
@@ -73,8 +78,8 @@ class FolderPaths:
     """Answer what is where; re-reads a folder only after one of its directories changed."""
 
     def __init__(self, folders: Folders) -> None:
-        self._folders = folders
-        self._bases = {"input": folders.input, "output": folders.output, "temp": folders.temp}
+        self.folders = folders
+        self._bases: dict[str, Path] = {"input": folders.input, "output": folders.output, "temp": folders.temp}
         self._paths: dict[str, list[str]] = {}
         self._extensions: dict[str, frozenset[str]] = {}
         #: folder key -> (names, (directory, mtime) of every directory that was read).
@@ -95,15 +100,15 @@ class FolderPaths:
 
     def paths(self, key: str) -> list[str]:
         """Return the search paths of a key or alias. Raises KeyError for an unknown one."""
-        return list(self._paths[_ALIASES.get(key, key)])
+        return list(self._paths[canonical_key(key)])
 
     def extensions(self, key: str) -> frozenset[str]:
         """Return the extensions of a key (empty: every file). Raises KeyError for an unknown one."""
-        return self._extensions[_ALIASES.get(key, key)]
+        return self._extensions[canonical_key(key)]
 
     def add_path(self, key: str, path: str, *, is_default: bool = False) -> None:
         """Add a search path at the end, or in front if it is the default; a new key accepts every file."""
-        key = _ALIASES.get(key, key)
+        key = canonical_key(key)
         paths = self._paths.setdefault(key, [])
         self._extensions.setdefault(key, frozenset())
         self._listings.pop(key, None)
@@ -113,7 +118,7 @@ class FolderPaths:
 
     def names(self, key: str) -> list[str]:
         """List relative names over all paths of a key, sorted, without repeats. Raises KeyError if unknown."""
-        key = _ALIASES.get(key, key)
+        key = canonical_key(key)
         cached = self._listings.get(key)
         if cached is None or any(_mtime_ns(path) != mtime for path, mtime in cached[1].items()):
             cached = self._listings[key] = self._read(key)
@@ -122,9 +127,9 @@ class FolderPaths:
     def full_path(self, key: str, name: str) -> str | None:
         """Return the first existing file of that name; `..` cannot climb out of a search path."""
         relative = os.path.relpath(os.path.join("/", name), "/")
-        for root in self._paths.get(_ALIASES.get(key, key), ()):
+        for root in self._paths.get(canonical_key(key), ()):
             path = os.path.join(root, relative)
-            if os.path.isfile(path):
+            if os.path.isfile(path) and self.is_allowed(key, root, relative):
                 return path
         return None
 
@@ -135,6 +140,14 @@ class FolderPaths:
             raise PromptError(f"Model file {name!r} was not found in the {key!r} folder")
         return file_ref(path)
 
+    def is_allowed(self, key: str, root: str, name: str) -> bool:
+        """Tell whether a model file below one of the search paths of a key may be used, and seen."""
+        return True
+
+    def embedding_folders(self) -> tuple[str, ...]:
+        """Return the folders in which workers look for textual inversions."""
+        return tuple(self.paths("embeddings"))
+
     def base(self, kind: str) -> Path:
         """Return the base folder of `input`, `output` or `temp`. Raises KeyError for another word."""
         return self._bases[kind]
@@ -142,7 +155,7 @@ class FolderPaths:
     def input_names(self, content: str) -> list[str]:
         """List the files at the top of the input folder; content: `image` or `latent`."""
         try:
-            entries = [entry.name for entry in os.scandir(self._folders.input) if entry.is_file()]
+            entries = [entry.name for entry in os.scandir(self._bases["input"]) if entry.is_file()]
         except FileNotFoundError:
             return []
         if content == "latent":
@@ -177,6 +190,15 @@ class FolderPaths:
         inside = os.path.commonpath((base, path)) == base
         return path if inside and os.path.isfile(path) else None
 
+    def _take_over(self, other: FolderPaths, bases: Mapping[str, Path]) -> None:
+        """Search where another object searches, with these base folders and the models saved there."""
+        self._extensions = dict(other._extensions)
+        self._paths = {key: list(paths) for key, paths in other._paths.items()}
+        for key, name in _SAVED_MODELS:
+            theirs, ours = str(other.base("output") / name), str(bases["output"] / name)
+            self._paths[key] = [ours if path == theirs else path for path in self._paths[key]]
+        self._bases = dict(bases)
+
     def _read(self, key: str) -> tuple[list[str], dict[str, int]]:
         seen: dict[str, int] = {}
         names: set[str] = set()
@@ -187,7 +209,8 @@ class FolderPaths:
                 seen[directory] = _mtime_ns(directory)
                 prefix = os.path.relpath(directory, root)
                 kept = (name for name in files if _is_kept(name, extensions))
-                names.update(name if prefix == "." else os.path.join(prefix, name) for name in kept)
+                below = (name if prefix == "." else os.path.join(prefix, name) for name in kept)
+                names.update(name for name in below if self.is_allowed(key, root, name))
         return sorted(names), seen
 
 

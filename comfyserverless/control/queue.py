@@ -84,6 +84,11 @@ class PromptQueue:
         tenant = self._tenants.get(tenant_id)
         return len(tenant.pending) + len(tenant.running) if tenant else 0
 
+    def pending_count(self, tenant_id: TenantId) -> int:
+        """Count pending prompts."""
+        tenant = self._tenants.get(tenant_id)
+        return len(tenant.pending) if tenant else 0
+
     def running(self, tenant_id: TenantId) -> list[RunRecord]:
         """List running prompts, oldest start first."""
         tenant = self._tenants.get(tenant_id)

@@ -47,12 +47,16 @@ class SubmitRequest:
 
 @dataclass(frozen=True, slots=True)
 class SubmitResult:
-    """Accepted: error is None and number is set; rejected: error and node_errors in ComfyUI's shapes."""
+    """Accepted: error is None and number is set; rejected: error and node_errors in ComfyUI's shapes.
+
+    retry_after_s: set if the same request may be accepted after so long.
+    """
 
     prompt_id: PromptId | None
     number: float
     error: Mapping[str, Any] | None
     node_errors: Mapping[str, Any]
+    retry_after_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +194,17 @@ class RunRecord:
         default_factory=list
     )
     current_node: NodeId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TenantUsage:
+    """What a tenant takes up. service_s: lane -> seconds of service measured since the server started."""
+
+    tenant: TenantId
+    weight: float
+    pending: int
+    running: int
+    service_s: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,7 +64,12 @@ class EngineConfig:
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """How the HTTP side listens and what it allows."""
+    """How the HTTP side listens and what it allows.
+
+    tenants_file: accounts as TOML; accounts: the accounts file that `comfyserverless tenant` writes, if the
+    server shall use it. With neither there is one tenant and no login. allows_strangers: such a server may
+    listen where other machines reach it.
+    """
 
     engine: EngineConfig
     listen: tuple[str, ...] = ("127.0.0.1",)
@@ -73,3 +78,6 @@ class ServerConfig:
     max_upload_bytes: int = 100 * 1024 * 1024
     compress: bool = False
     argv: tuple[str, ...] = ()
+    tenants_file: Path | None = None
+    accounts: Path | None = None
+    allows_strangers: bool = False

@@ -33,6 +33,8 @@ class LaneLedger:
         self._weights = weights
         #: vTime of every tenant that was ever active; never lowered but by a settlement
         self._v_time_s: dict[TenantId, float] = {}
+        #: measured seconds of service of every tenant that was ever served, whatever its weight; only grows
+        self._served_s: dict[TenantId, float] = {}
         #: the virtual time: least vTime among the competitors of a dispatch, never falls
         self.floor_s = 0.0
         #: the largest vTime that a dispatch or settlement led to
@@ -43,6 +45,10 @@ class LaneLedger:
     def v_time_s(self, tenant: TenantId) -> float:
         """Return the vTime; a tenant that never came starts at zero."""
         return self._v_time_s.get(tenant, 0.0)
+
+    def served_s(self, tenant: TenantId) -> float:
+        """Return the seconds of service that a tenant was given."""
+        return self._served_s.get(tenant, 0.0)
 
     def snapshot(self) -> dict[TenantId, float]:
         """Copy all vTimes, for metrics and tests."""
@@ -69,13 +75,19 @@ class LaneLedger:
 
     def settle(self, tenant: TenantId, charge_s: float, measured_s: float) -> None:
         """Replace an earlier charge by the measured seconds."""
+        self._note_service(tenant, measured_s)
         actual_s = measured_s / self._weights.get(tenant, 1.0)
         self._raise_to(tenant, self.v_time_s(tenant) - charge_s + actual_s, actual_s)
 
     def refund_lost(self, tenant: TenantId, charge_s: float, held_s: float) -> None:
         """Replace the charge of a lost run by the seconds it held its lane, at most the charge itself."""
-        actual_s = min(charge_s, max(0.0, held_s) / self._weights.get(tenant, 1.0))
+        weight = self._weights.get(tenant, 1.0)
+        actual_s = min(charge_s, max(0.0, held_s) / weight)
+        self._note_service(tenant, actual_s * weight)
         self._v_time_s[tenant] = self.v_time_s(tenant) - charge_s + actual_s
+
+    def _note_service(self, tenant: TenantId, service_s: float) -> None:
+        self._served_s[tenant] = self.served_s(tenant) + service_s
 
     def _raise_to(self, tenant: TenantId, v_time_s: float, charge_s: float) -> None:
         self._v_time_s[tenant] = v_time_s
@@ -88,6 +100,10 @@ class Ledger:
 
     def __init__(self, slack_s: float, weights: Mapping[TenantId, float]) -> None:
         self.lanes: dict[Lane, LaneLedger] = {lane: LaneLedger(slack_s, weights) for lane in LANES}
+
+    def service_s(self, tenant: TenantId) -> dict[str, float]:
+        """Return the seconds of service that a tenant was given, by lane."""
+        return {lane: ledger.served_s(tenant) for lane, ledger in self.lanes.items()}
 
     def activate(self, tenant: TenantId) -> None:
         """Lift a tenant that opens its first run, in every lane."""

@@ -9,21 +9,25 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.accounts.tenants import Tenants
 from comfyserverless.core.config import ServerConfig
+from comfyserverless.core.ids import TenantId
 from comfyserverless.server import border
+from comfyserverless.server.access import Gate, access_guard, private_headers, request_limit
 from comfyserverless.server.journal import Journal
-from comfyserverless.server.keys import CONFIG, ENGINE, FILES, HUB, LOGS, WEB_FOLDERS
+from comfyserverless.server.keys import CONFIG, ENGINE, GATE, HUB, LOGS, TENANTS, WEB_FOLDERS
 from comfyserverless.server.logs import LogTape, log_message
 from comfyserverless.server.routes import (
     catalog,
     jobs,
+    login,
     media,
     page,
     prompts,
     settings,
     system,
     uploads,
+    usage,
     userdata,
 )
 from comfyserverless.server.sockets import SocketHub
@@ -31,36 +35,43 @@ from comfyserverless.server.sockets import SocketHub
 if TYPE_CHECKING:
     from comfyserverless.control.engine import Engine
 
-_TWINNED = (prompts, media, uploads, catalog, userdata, settings, page, system)
+_ACCOUNTS_EVERY_S = 2.0
+_TWINNED = (prompts, media, uploads, catalog, userdata, settings, page, system, usage)
 
 
 def build_app(
-    config: ServerConfig, engine: Engine, files: FolderPaths, logs: LogTape | None = None
+    config: ServerConfig, engine: Engine, tenants: Tenants, logs: LogTape | None = None
 ) -> web.Application:
     """Build the application. The engine is subscribed to, not started or stopped, by it."""
-    app = web.Application(middlewares=_middlewares(config), client_max_size=config.max_upload_bytes)
+    gate = None if tenants.book is None else Gate(tenants.book, config.accounts, config.cors_origin)
+    app = web.Application(middlewares=_middlewares(config, gate), client_max_size=config.max_upload_bytes)
     app[CONFIG] = config
     app[ENGINE] = engine
-    app[FILES] = files
+    app[TENANTS] = tenants
     app[HUB] = SocketHub(system.server_features(config))
     app[LOGS] = logs or LogTape()
     app[WEB_FOLDERS] = page.own_web_folders()
     settings.set_up(app)
     for module in _TWINNED:
         app.add_routes(_with_twins(module.ROUTES))
+    if gate is not None:
+        app[GATE] = gate
+        app.add_routes(login.ROUTES)
+        app.cleanup_ctx.append(_watch_accounts)
     app.add_routes([*jobs.ROUTES, *system.INTERNAL_ROUTES, *page.FILE_ROUTES])
     app.cleanup_ctx.append(_fan_out)
     app.on_shutdown.append(_close_sockets)
     app.on_response_prepare.append(border.cache_headers)
     app.on_response_prepare.append(border.cross_origin_headers(config))
+    app.on_response_prepare.append(private_headers(gate))
     return app
 
 
-def _middlewares(config: ServerConfig) -> list[Middleware]:
+def _middlewares(config: ServerConfig, gate: Gate | None) -> list[Middleware]:
     """List the middlewares, outermost first."""
     compression = [border.compress] if config.compress else []
-    limit = border.upload_limit(config.max_upload_bytes)
-    return [border.error_border, border.origin_guard(config), limit, *compression]
+    limit = border.upload_limit(config.max_upload_bytes, request_limit)
+    return [border.error_border, border.origin_guard(config), access_guard(gate), limit, *compression]
 
 
 def _with_twins(routes: Iterable[web.RouteDef]) -> Iterable[web.RouteDef]:
@@ -75,14 +86,35 @@ async def _fan_out(app: web.Application) -> AsyncIterator[None]:
     hub, logs, loop = app[HUB], app[LOGS], asyncio.get_running_loop()
     ways_out = [app[ENGINE].subscribe(listener) for listener in (hub.on_notice, Journal().on_notice)]
 
-    def show_line(line: dict[str, str]) -> None:
-        loop.call_soon_threadsafe(hub.send_log, log_message([line]))
+    def show_line(line: dict[str, str], about: TenantId | None) -> None:
+        loop.call_soon_threadsafe(hub.send_log, log_message([line]), about)
 
     logs.listen(show_line)
     yield
     logs.listen(None)
     for unsubscribe in ways_out:
         unsubscribe()
+
+
+async def _watch_accounts(app: web.Application) -> AsyncIterator[None]:
+    """Stop what belongs to accounts that end while the server runs."""
+    task = asyncio.create_task(_stop_ended(app), name="accounts-watch")
+    yield
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    app[GATE].close()
+
+
+async def _stop_ended(app: web.Application) -> None:
+    book = app[GATE].book
+    active = {tenant for tenant in book.accounts() if book.find(tenant)}
+    while True:
+        await asyncio.sleep(_ACCOUNTS_EVERY_S)
+        now_active = {tenant for tenant in book.accounts() if book.find(tenant)}
+        for tenant in active - now_active:
+            app[ENGINE].stop_tenant(tenant)
+            app[HUB].cut_off(tenant)
+        active = now_active
 
 
 async def _close_sockets(app: web.Application) -> None:

@@ -37,22 +37,22 @@ async def error_border(request: web.Request, handler: Handler) -> web.StreamResp
     try:
         return await handler(request)
     except web.HTTPRequestEntityTooLarge as exc:
-        return _problem(request, "too_large", exc.text or "The body is too large", 413)
+        return problem(request, "too_large", exc.text or "The body is too large", 413)
     except (web.HTTPException, ConnectionError):
         raise
     except (web.RequestPayloadError, HttpProcessingError):
-        answer = _problem(request, "invalid_request", "The body is broken, or not encoded as declared", 400)
+        answer = problem(request, "invalid_request", "The body is broken, or not encoded as declared", 400)
         answer.force_close()  # nobody knows where the next request would begin
         return answer
     except PromptError as exc:
-        return _problem(request, "invalid_request", str(exc), 400)
+        return problem(request, "invalid_request", str(exc), 400)
     except CapacityError as exc:
-        answer = _problem(request, "capacity", str(exc), 503)
+        answer = problem(request, "capacity", str(exc), 503)
         answer.headers["Retry-After"] = "1"
         return answer
     except Exception:  # noqa: BLE001  (the one border of all routes)
         _log.exception("%s %s failed", request.method, request.path)
-        return _problem(request, "server_error", "Internal server error", 500)
+        return problem(request, "server_error", "Internal server error", 500)
 
 
 def prompt_error(kind: str, message: str, details: str = "", status: int = 400) -> web.Response:
@@ -61,20 +61,29 @@ def prompt_error(kind: str, message: str, details: str = "", status: int = 400) 
     return json_response({"error": error, "node_errors": {}}, status)
 
 
-def _problem(request: web.Request, kind: str, message: str, status: int) -> web.Response:
+def problem(request: web.Request, kind: str, message: str, status: int) -> web.Response:
+    """Answer with an error in the shape of the route that was asked."""
     if request.path in ("/prompt", "/api/prompt"):
         return prompt_error(kind, message, message, status)
     return error_response(message, status)
 
 
-def upload_limit(max_bytes: int) -> Middleware:
-    """Refuse a body that announces more than `max_bytes` before reading any of it."""
+def upload_limit(max_bytes: int, limit_of: Callable[[web.Request], int | None]) -> Middleware:
+    """Refuse a body of more than `max_bytes`, or of more than its sender may send.
+
+    One that announces its size is refused before any of it is read.
+    """
 
     @web.middleware
     async def limit(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if (request.content_length or 0) > max_bytes:
-            return _problem(
-                request, "too_large", f"The body is larger than the limit of {max_bytes} bytes", 413
+        allowed_bytes = max_bytes
+        own_bytes = limit_of(request)
+        if own_bytes is not None and own_bytes < max_bytes:
+            allowed_bytes = own_bytes
+            request = request.clone(client_max_size=own_bytes)
+        if (request.content_length or 0) > allowed_bytes:
+            return problem(
+                request, "too_large", f"The body is larger than the limit of {allowed_bytes} bytes", 413
             )
         return await handler(request)
 

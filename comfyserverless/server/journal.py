@@ -7,8 +7,17 @@ from __future__ import annotations
 
 import logging
 
-from comfyserverless.control.views import Notice, RunEnded, RunFailed, RunInterrupted, RunStarted, RunSucceeded
-from comfyserverless.core.ids import PromptId
+from comfyserverless.control.views import (
+    Notice,
+    RunEnded,
+    RunEvent,
+    RunFailed,
+    RunInterrupted,
+    RunStarted,
+    RunSucceeded,
+)
+from comfyserverless.core.ids import PromptId, TenantId
+from comfyserverless.server.logs import ABOUT
 
 _log = logging.getLogger(__name__)
 
@@ -18,30 +27,29 @@ class Journal:
 
     def __init__(self) -> None:
         #: when the runs that have not ended yet began, in Unix milliseconds
-        self._started_ms: dict[PromptId, int] = {}
+        self._started_ms: dict[tuple[TenantId, PromptId], int] = {}
 
     def on_notice(self, notice: Notice) -> None:
         """Log one notice, if it starts or decides a run."""
         match notice:
             case RunStarted():
-                self._started_ms[notice.run] = notice.at_ms
-                _log.info("Prompt %s starts", notice.run)
+                self._started_ms[notice.tenant, notice.run] = notice.at_ms
+                _tell(logging.INFO, notice, "starts")
             case RunSucceeded():
-                _log.info("Prompt %s is done, %s", notice.run, self._duration(notice.run, notice.at_ms))
+                _tell(logging.INFO, notice, f"is done, {self._duration(notice)}")
             case RunInterrupted():
-                _log.info(
-                    "Prompt %s was interrupted in node %s (%s)", notice.run, notice.node, notice.node_type
-                )
+                _tell(logging.INFO, notice, f"was interrupted in node {notice.node} ({notice.node_type})")
             case RunFailed():
-                _log.error(
-                    "Prompt %s failed in node %s (%s): %s",
-                    notice.run,
-                    notice.node,
-                    notice.node_type,
-                    notice.exception_message.strip(),
-                )
+                reason = notice.exception_message.strip()
+                _tell(logging.ERROR, notice, f"failed in node {notice.node} ({notice.node_type}): {reason}")
             case RunEnded():
-                self._started_ms.pop(notice.run, None)
+                self._started_ms.pop((notice.tenant, notice.run), None)
 
-    def _duration(self, run: PromptId, ended_ms: int) -> str:
-        return f"{(ended_ms - self._started_ms.get(run, ended_ms)) / 1000:.2f} s"
+    def _duration(self, notice: RunSucceeded) -> str:
+        started_ms = self._started_ms.get((notice.tenant, notice.run), notice.at_ms)
+        return f"{(notice.at_ms - started_ms) / 1000:.2f} s"
+
+
+def _tell(level: int, event: RunEvent, what: str) -> None:
+    """Log a line that the tenant of the run may see."""
+    _log.log(level, "Prompt %s %s", event.run, what, extra={ABOUT: event.tenant})

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from comfyserverless.control.accounts.tenants import Tenants
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.core.config import ServerConfig
-from comfyserverless.core.ids import DEFAULT_TENANT, TenantId
+from comfyserverless.core.ids import TenantId
+from comfyserverless.server.access import Gate, identity_of
 from comfyserverless.server.logs import LogTape
 from comfyserverless.server.sockets import SocketHub
 
@@ -19,24 +21,29 @@ if TYPE_CHECKING:
 
 CONFIG = web.AppKey("config", ServerConfig)
 ENGINE: web.AppKey[Engine] = web.AppKey("engine")
-FILES = web.AppKey("files", FolderPaths)
+TENANTS = web.AppKey("tenants", Tenants)
+GATE = web.AppKey("gate", Gate)
+"""Only there if there are accounts."""
+
 HUB = web.AppKey("hub", SocketHub)
 LOGS = web.AppKey("logs", LogTape)
 WEB_FOLDERS = web.AppKey("web_folders", Mapping[str, Path])
 """Pack name -> folder of its page extension (every .js below it is imported by the page)."""
 
-DEFAULT_USER = "default"
-
 
 def tenant_of(request: web.Request) -> TenantId:
     """Tell who is charged for a request; single-user servers have one tenant."""
-    return DEFAULT_TENANT
+    return identity_of(request).tenant
+
+
+def files_of(request: web.Request) -> FolderPaths:
+    """Return the files that the sender of a request may see."""
+    return request.app[TENANTS].files(tenant_of(request))
 
 
 def user_of(request: web.Request) -> str:
-    """Tell whose settings and files a request is about.
+    """Tell whose settings and files a request is about: a name of a folder.
 
-    Single-user: always `default`; the page sends an empty `Comfy-User` header, which is ignored, so ids of
-    system users (leading `__`) cannot be named at all.
+    The page sends an empty `Comfy-User` header, which is ignored: nobody can name another user.
     """
-    return DEFAULT_USER
+    return identity_of(request).user

@@ -9,7 +9,14 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from comfyserverless.core.ids import TenantId
+
 CAPACITY_LINES = 300
+ABOUT = "about_tenant"
+"""Attribute of a log record: the one tenant that a line is about, who may see it."""
+
+Listener = Callable[[dict[str, str], TenantId | None], None]
+"""Takes a line and the tenant that it is about."""
 
 
 class LogTape(logging.Handler):
@@ -18,28 +25,29 @@ class LogTape(logging.Handler):
     def __init__(self) -> None:
         super().__init__()
         self.setFormatter(logging.Formatter("%(message)s"))
-        self._lines: deque[dict[str, str]] = deque(maxlen=CAPACITY_LINES)
-        self._listener: Callable[[dict[str, str]], None] | None = None
+        self._lines: deque[tuple[dict[str, str], TenantId | None]] = deque(maxlen=CAPACITY_LINES)
+        self._listener: Listener | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep one record; called by logging, from any thread."""
         stamp = datetime.fromtimestamp(record.created, UTC).replace(tzinfo=None).isoformat()
         line = {"t": stamp, "m": self.format(record) + "\n"}
-        self._lines.append(line)
+        about: TenantId | None = getattr(record, ABOUT, None)
+        self._lines.append((line, about))
         if self._listener is not None:
-            self._listener(line)
+            self._listener(line, about)
 
-    def listen(self, listener: Callable[[dict[str, str]], None] | None) -> None:
+    def listen(self, listener: Listener | None) -> None:
         """Call `listener` with each new line (None: nobody); it must be safe from any thread."""
         self._listener = listener
 
-    def entries(self) -> list[dict[str, str]]:
-        """Return the kept lines {t: UTC time, m: text}, oldest first."""
-        return list(self._lines)
+    def entries(self, only: TenantId | None = None) -> list[dict[str, str]]:
+        """Return the kept lines {t: UTC time, m: text}, oldest first; only: those about one tenant."""
+        return [line for line, about in tuple(self._lines) if only is None or about == only]
 
-    def text(self) -> str:
+    def text(self, only: TenantId | None = None) -> str:
         """Return the kept lines as one text."""
-        return "".join(f"{line['t']} - {line['m']}" for line in self.entries())
+        return "".join(f"{line['t']} - {line['m']}" for line in self.entries(only))
 
 
 def log_message(lines: list[dict[str, str]]) -> dict[str, Any]:

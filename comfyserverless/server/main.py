@@ -15,6 +15,10 @@ from pathlib import Path
 
 from aiohttp import web
 
+from comfyserverless.control.accounts.book import AccountBook
+from comfyserverless.control.accounts.database import AccountDatabase
+from comfyserverless.control.accounts.source import AccountFile
+from comfyserverless.control.accounts.tenants import Tenants
 from comfyserverless.control.engine import Engine
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.core.config import Folders, ServerConfig
@@ -33,8 +37,8 @@ def serve(config: ServerConfig, logs: LogTape) -> int:
     """Serve until SIGINT or SIGTERM; returns the exit code. Raises ConfigError for what cannot work."""
     listeners = bind(config.listen, config.port)  # first: a start that fails here may have a twin that runs
     try:
+        check_strangers(config, listeners)
         prepare_folders(config.engine.folders)
-        warn_of_strangers(listeners)
         try:
             return asyncio.run(_serve(config, listeners, logs))
         finally:
@@ -44,14 +48,38 @@ def serve(config: ServerConfig, logs: LogTape) -> int:
             listener.close()
 
 
-def warn_of_strangers(listeners: Sequence[socket.socket]) -> None:
-    """Warn if other machines can connect: there are no accounts, and no password."""
+def check_strangers(config: ServerConfig, listeners: Sequence[socket.socket]) -> None:
+    """Refuse to listen where other machines can connect without accounts, unless that was asked for.
+
+    Raises ConfigError.
+    """
     names = [str(listener.getsockname()[0]) for listener in listeners]
-    if open_ones := [name for name in names if not ipaddress.ip_address(name.partition("%")[0]).is_loopback]:
-        _log.warning(
-            "Listening on %s: everybody who can reach this machine can use the server, without a password",
-            ", ".join(open_ones),
+    open_ones = [name for name in names if not ipaddress.ip_address(name.partition("%")[0]).is_loopback]
+    if not open_ones or has_accounts(config):
+        return
+    if not config.allows_strangers:
+        raise ConfigError(
+            f"--listen {', '.join(open_ones)}: everybody who can reach this machine could use the server."
+            " Add an account first (`comfyserverless tenant add NAME`), or give --insecure to do without"
         )
+    _log.warning(
+        "Listening on %s: everybody who can reach this machine can use the server, without a password",
+        ", ".join(open_ones),
+    )
+
+
+def has_accounts(config: ServerConfig) -> bool:
+    """Tell whether a server has accounts, so that everybody needs a token."""
+    return config.tenants_file is not None or config.accounts is not None
+
+
+def open_accounts(config: ServerConfig) -> AccountBook | None:
+    """Open the accounts; None for a server with one user. Raises ConfigError if they cannot be read."""
+    if config.tenants_file is not None:
+        return AccountBook(AccountFile(config.tenants_file))
+    if config.accounts is not None:
+        return AccountBook(AccountDatabase(config.accounts))
+    return None
 
 
 def prepare_folders(folders: Folders) -> None:
@@ -132,10 +160,10 @@ async def _serve(config: ServerConfig, listeners: Sequence[socket.socket], logs:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    files = FolderPaths(config.engine.folders)
-    engine = Engine(config.engine, files)
+    tenants = Tenants(FolderPaths(config.engine.folders), open_accounts(config))
+    engine = Engine(config.engine, tenants)
     runner = web.AppRunner(
-        build_app(config, engine, files, logs), access_log=None, shutdown_timeout=_SHUTDOWN_S
+        build_app(config, engine, tenants, logs), access_log=None, shutdown_timeout=_SHUTDOWN_S
     )
     await runner.setup()
     failures: list[BaseException] = []

@@ -130,7 +130,8 @@ class SocketHub:
         self._by_id: dict[tuple[TenantId, str], Socket] = {}
         #: every open socket, also replaced ones, with its writer.
         self._writers: dict[Socket, asyncio.Task[None]] = {}
-        self._log_readers: set[str] = set()
+        #: keys of `_by_id` that get console lines -> the tenant whose lines alone they get, None for all.
+        self._log_readers: dict[tuple[TenantId, str], TenantId | None] = {}
 
     def on_notice(self, notice: Notice) -> None:
         """Send what a notice causes; listener of the engine."""
@@ -146,18 +147,26 @@ class SocketHub:
                 frame = message.frame()
             socket.push(frame, is_droppable=message.is_droppable)
 
-    def send_log(self, data: Mapping[str, Any]) -> None:
-        """Send console lines to the pages that asked for them."""
-        for sid in self._log_readers:
-            for socket in [socket for (_, name), socket in self._by_id.items() if name == sid]:
-                socket.push(text_frame("logs", data), is_droppable=True)
+    def send_log(self, data: Mapping[str, Any], about: TenantId | None = None) -> None:
+        """Send console lines to the pages that asked for them and may see lines about this tenant."""
+        for reader, only in self._log_readers.items():
+            if only is None or only == about:
+                self._by_id[reader].push(text_frame("logs", data), is_droppable=True)
 
-    def set_log_reader(self, sid: str, *, is_enabled: bool) -> None:
-        """Start or stop console lines for a socket; unknown ids are ignored."""
-        if is_enabled and any(name == sid for _, name in self._by_id):
-            self._log_readers.add(sid)
+    def set_log_reader(
+        self, tenant: TenantId, sid: str, *, is_enabled: bool, only: TenantId | None = None
+    ) -> None:
+        """Start or stop console lines for a socket of a tenant, all or only some; unknown ids are ignored."""
+        if is_enabled and (tenant, sid) in self._by_id:
+            self._log_readers[tenant, sid] = only
         else:
-            self._log_readers.discard(sid)
+            self._log_readers.pop((tenant, sid), None)
+
+    def cut_off(self, tenant: TenantId) -> None:
+        """Close a tenant's sockets: its account has ended."""
+        for socket in list(self._writers):
+            if socket.tenant == tenant:
+                socket.abort()
 
     async def serve(
         self, request: web.Request, tenant: TenantId, look_up: Callable[[str], tuple[int, str | None]]
@@ -240,4 +249,4 @@ class SocketHub:
         self._writers.pop(socket).cancel()
         if self._by_id.get((socket.tenant, socket.sid)) is socket:
             del self._by_id[socket.tenant, socket.sid]
-            self._log_readers.discard(socket.sid)
+            self._log_readers.pop((socket.tenant, socket.sid), None)

@@ -39,6 +39,9 @@ _JPEG = 1
 _NODES_ALWAYS_TOLD = 256
 """Up to so many nodes every start and end of a node repeats the state of all; beyond, ever fewer do."""
 
+_RunKey = tuple[TenantId, PromptId]
+"""Clients choose prompt ids: two tenants may choose the same one."""
+
 Lifecycle = RunStarted | NodesCached | RunSucceeded | RunFailed | RunInterrupted
 
 
@@ -127,11 +130,11 @@ class Translator:
 
     def __init__(self) -> None:
         #: all and only runs with a started node that have not ended; inner dicts are replaced, never changed.
-        self._nodes: dict[PromptId, dict[NodeId, dict[str, Any]]] = {}
+        self._nodes: dict[_RunKey, dict[NodeId, dict[str, Any]]] = {}
         #: runs whose last `progress_state` is out of date -> how many updates it lacks.
-        self._untold: dict[PromptId, int] = {}
+        self._untold: dict[_RunKey, int] = {}
         #: all and only `progress` messages whose step may still get a preview.
-        self._held: dict[PromptId, Outgoing] = {}
+        self._held: dict[_RunKey, Outgoing] = {}
         self._handlers: dict[type, Callable[[Any], list[Outgoing]]] = {
             RunStarted: self._on_lifecycle,
             NodesCached: self._on_lifecycle,
@@ -152,7 +155,7 @@ class Translator:
             return [Outgoing(notice.tenant, None, "status", status_data(notice.remaining))]
         if isinstance(notice, NodePreview):
             return self._on_node_preview(notice)
-        return [*self._release(notice.run), *self._handlers[type(notice)](notice)]
+        return [*self._release(notice), *self._handlers[type(notice)](notice)]
 
     def flush(self) -> list[Outgoing]:
         """Return the held messages: no preview came."""
@@ -165,13 +168,13 @@ class Translator:
         """Tell whether `flush` has something to send."""
         return bool(self._held)
 
-    def _release(self, run: PromptId) -> list[Outgoing]:
-        held = self._held.pop(run, None)
+    def _release(self, event: RunEvent) -> list[Outgoing]:
+        held = self._held.pop(_key(event), None)
         return [] if held is None else [held]
 
     def _on_lifecycle(self, event: Lifecycle) -> list[Outgoing]:
         kind, data = lifecycle_message(event)
-        states = [] if self._untold.pop(event.run, None) is None else [self._progress_state(event)]
+        states = [] if self._untold.pop(_key(event), None) is None else [self._progress_state(event)]
         if event.client_id is None and not isinstance(event, RunInterrupted):
             return states
         return [*states, _outgoing(event, kind, data)]
@@ -185,13 +188,13 @@ class Translator:
 
     def _on_node_progress(self, event: NodeProgress) -> list[Outgoing]:
         data = {"value": event.value, "max": event.maximum, "prompt_id": event.run, "node": event.node}
-        self._held[event.run] = _outgoing(event, "progress", data, is_droppable=True)
+        self._held[_key(event)] = _outgoing(event, "progress", data, is_droppable=True)
         self._note(event, event.value, event.maximum, "running")
-        self._untold.pop(event.run, None)
+        self._untold.pop(_key(event), None)
         return [self._progress_state(event)]
 
     def _on_node_preview(self, event: NodePreview) -> list[Outgoing]:
-        progress = self._release(event.run)
+        progress = self._release(event)
         legacy = _preview(event, "preview", {}, Support.ANY if event.client_id is None else Support.LEGACY)
         if event.client_id is None:
             return [*progress, legacy]
@@ -213,13 +216,13 @@ class Translator:
         return [_outgoing(event, "executed", data)]
 
     def _on_node_finished(self, event: NodeFinished) -> list[Outgoing]:
-        seen = self._nodes.get(event.run, {}).get(event.node)
+        seen = self._nodes.get(_key(event), {}).get(event.node)
         maximum = 1 if seen is None else seen["max"]
         return self._tell_sometimes(event, maximum, maximum, "finished")
 
     def _on_run_ended(self, event: RunEnded) -> list[Outgoing]:
-        self._nodes.pop(event.run, None)
-        self._untold.pop(event.run, None)
+        self._nodes.pop(_key(event), None)
+        self._untold.pop(_key(event), None)
         if event.client_id is None:
             return []
         return [_outgoing(event, "executing", {"node": None, "prompt_id": event.run})]
@@ -229,17 +232,17 @@ class Translator:
     ) -> list[Outgoing]:
         """Note where a node is; tell it now, or in a huge run with a later one: a message holds all nodes."""
         self._note(event, value, maximum, state)
-        untold = self._untold.get(event.run, 0) + 1
-        if untold < (len(self._nodes[event.run]) // _NODES_ALWAYS_TOLD) ** 2:
-            self._untold[event.run] = untold
+        untold = self._untold.get(_key(event), 0) + 1
+        if untold < (len(self._nodes[_key(event)]) // _NODES_ALWAYS_TOLD) ** 2:
+            self._untold[_key(event)] = untold
             return []
-        self._untold.pop(event.run, None)
+        self._untold.pop(_key(event), None)
         return [self._progress_state(event)]
 
     def _note(
         self, event: NodeStarted | NodeProgress | NodeFinished, value: float, maximum: float, state: str
     ) -> None:
-        self._nodes.setdefault(event.run, {})[event.node] = {
+        self._nodes.setdefault(_key(event), {})[event.node] = {
             "value": value,
             "max": maximum,
             "state": state,
@@ -251,8 +254,12 @@ class Translator:
         }
 
     def _progress_state(self, event: RunEvent) -> Outgoing:
-        data = {"prompt_id": event.run, "nodes": dict(self._nodes[event.run])}
+        data = {"prompt_id": event.run, "nodes": dict(self._nodes[_key(event)])}
         return _outgoing(event, "progress_state", data, is_droppable=True)
+
+
+def _key(event: RunEvent) -> _RunKey:
+    return event.tenant, event.run
 
 
 def _outgoing(event: RunEvent, kind: str, data: Mapping[str, Any], *, is_droppable: bool = False) -> Outgoing:

@@ -13,6 +13,7 @@ from comfyserverless.control.views import (
     RunStatus,
     SubmitRequest,
     SubmitResult,
+    TenantUsage,
     WorkerView,
 )
 from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
@@ -24,7 +25,8 @@ ACTIVE = (RunStatus.PENDING, RunStatus.RUNNING)
 class FakeEngine:
     """Accept every prompt as pending; tests set the status of records and emit notices themselves.
 
-    refusal: what the next submissions are answered with; freed: the arguments of `free` calls.
+    refusal: what the next submissions are answered with; freed: the arguments of `free` calls;
+    forgotten, stopped: tenants whose results were dropped, or whose work was stopped.
     """
 
     records: dict[PromptId, RunRecord] = field(default_factory=dict)
@@ -32,6 +34,8 @@ class FakeEngine:
     requests: list[SubmitRequest] = field(default_factory=list)
     interrupted: list[PromptId | None] = field(default_factory=list)
     freed: list[tuple[bool, bool]] = field(default_factory=list)
+    forgotten: list[TenantId] = field(default_factory=list)
+    stopped: list[TenantId] = field(default_factory=list)
     views: list[WorkerView] = field(default_factory=list)
     refusal: SubmitResult | None = None
     failure: Exception | None = None
@@ -63,51 +67,65 @@ class FakeEngine:
             created_ms=1_000 + len(self.records),
         )
         self.records[record.prompt_id] = record
-        self.emit(QueueChanged(request.tenant, self.remaining()))
+        self.emit(QueueChanged(request.tenant, self.remaining(request.tenant)))
         return SubmitResult(record.prompt_id, number, None, {})
 
-    def in_state(self, *statuses: RunStatus) -> list[RunRecord]:
-        return [record for record in self.records.values() if record.status in statuses]
+    def of(self, tenant: TenantId) -> list[RunRecord]:
+        return [record for record in self.records.values() if record.tenant == tenant]
+
+    def in_state(self, *statuses: RunStatus, tenant: TenantId = DEFAULT_TENANT) -> list[RunRecord]:
+        return [record for record in self.of(tenant) if record.status in statuses]
 
     def remaining(self, tenant: TenantId = DEFAULT_TENANT) -> int:
-        return len(self.in_state(*ACTIVE))
+        return len(self.in_state(*ACTIVE, tenant=tenant))
 
     def running(self, tenant: TenantId = DEFAULT_TENANT) -> list[RunRecord]:
-        return self.in_state(RunStatus.RUNNING)
+        return self.in_state(RunStatus.RUNNING, tenant=tenant)
 
     def pending(self, tenant: TenantId = DEFAULT_TENANT) -> list[RunRecord]:
-        return self.in_state(RunStatus.PENDING)
+        return self.in_state(RunStatus.PENDING, tenant=tenant)
 
     def history(self, tenant: TenantId = DEFAULT_TENANT) -> Sequence[RunRecord]:
-        return [record for record in self.records.values() if record.status not in ACTIVE]
+        return [record for record in self.of(tenant) if record.status not in ACTIVE]
 
     def find(self, prompt_id: PromptId, tenant: TenantId = DEFAULT_TENANT) -> RunRecord | None:
-        return self.records.get(prompt_id)
+        record = self.records.get(prompt_id)
+        return record if record is not None and record.tenant == tenant else None
 
     def interrupt(self, prompt_id: PromptId | None, tenant: TenantId = DEFAULT_TENANT) -> bool:
         self.interrupted.append(prompt_id)
-        return any(prompt_id in (None, record.prompt_id) for record in self.running())
+        return any(prompt_id in (None, record.prompt_id) for record in self.running(tenant))
 
     def cancel(self, prompt_id: PromptId, tenant: TenantId = DEFAULT_TENANT) -> bool:
-        record = self.records.get(prompt_id)
+        record = self.find(prompt_id, tenant)
         return record is not None and record.status in ACTIVE
 
     def delete_pending(self, prompt_ids: Sequence[PromptId], tenant: TenantId = DEFAULT_TENANT) -> int:
-        gone = [record for record in self.pending() if record.prompt_id in prompt_ids]
+        gone = [record for record in self.pending(tenant) if record.prompt_id in prompt_ids]
         for record in gone:
             del self.records[record.prompt_id]
         return len(gone)
 
     def clear_pending(self, tenant: TenantId = DEFAULT_TENANT) -> int:
-        return self.delete_pending([record.prompt_id for record in self.pending()])
+        return self.delete_pending([record.prompt_id for record in self.pending(tenant)], tenant)
 
     def delete_history(self, prompt_ids: Sequence[PromptId], tenant: TenantId = DEFAULT_TENANT) -> None:
-        for record in self.history():
+        for record in self.history(tenant):
             if record.prompt_id in prompt_ids:
                 del self.records[record.prompt_id]
 
     def clear_history(self, tenant: TenantId = DEFAULT_TENANT) -> None:
-        self.delete_history([record.prompt_id for record in self.history()])
+        self.delete_history([record.prompt_id for record in self.history(tenant)], tenant)
+
+    def forget_results(self, tenant: TenantId) -> None:
+        self.forgotten.append(tenant)
+
+    def stop_tenant(self, tenant: TenantId) -> None:
+        self.clear_pending(tenant)
+        self.stopped.append(tenant)
+
+    def usage(self, tenant: TenantId) -> TenantUsage:
+        return TenantUsage(tenant, 1.0, len(self.pending(tenant)), len(self.running(tenant)), {"gpu": 0.0})
 
     def free(self, *, unload_models: bool, free_memory: bool) -> None:
         self.freed.append((unload_models, free_memory))

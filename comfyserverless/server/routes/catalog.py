@@ -15,7 +15,7 @@ from aiohttp import web
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.server.bodies import encode_json, json_response
 from comfyserverless.server.disk import resolve_inside
-from comfyserverless.server.keys import FILES
+from comfyserverless.server.keys import files_of
 from comfyserverless.server.numbers import whole_number
 from comfyserverless.server.pictures import encode_thumbnail, in_picture_thread
 from comfyserverless.server.safetensors import cover_image, read_metadata
@@ -48,7 +48,7 @@ def describe_nodes(files: FolderPaths, names: tuple[str, ...] | None = None) -> 
 
 async def show_nodes(request: web.Request) -> web.Response:
     """Describe all node classes, with the files that are there now as choices."""
-    files = request.app[FILES]
+    files = files_of(request)
     body = await asyncio.to_thread(lambda: encode_json(describe_nodes(files)))
     return web.Response(body=body, content_type="application/json", charset="utf-8")
 
@@ -56,23 +56,23 @@ async def show_nodes(request: web.Request) -> web.Response:
 async def show_node(request: web.Request) -> web.Response:
     """Describe one node class, `{}` if there is none of that name."""
     names = (request.match_info["node_class"],)
-    return json_response(await asyncio.to_thread(describe_nodes, request.app[FILES], names))
+    return json_response(await asyncio.to_thread(describe_nodes, files_of(request), names))
 
 
 async def list_embeddings(request: web.Request) -> web.Response:
     """List textual inversions as prompts name them, without extension."""
-    names = await asyncio.to_thread(request.app[FILES].names, "embeddings")
+    names = await asyncio.to_thread(files_of(request).names, "embeddings")
     return json_response([os.path.splitext(name)[0] for name in names])
 
 
 async def list_folders(request: web.Request) -> web.Response:
     """List the model folder keys."""
-    return json_response(request.app[FILES].keys())
+    return json_response(files_of(request).keys())
 
 
 async def list_models(request: web.Request) -> web.Response:
     """List the files of a folder key; aliases are not keys here."""
-    files, folder = request.app[FILES], request.match_info["folder"]
+    files, folder = files_of(request), request.match_info["folder"]
     if folder not in files.keys():  # noqa: SIM118  (a method of FolderPaths, not a dict)
         return web.Response(status=404)
     return json_response(await asyncio.to_thread(files.names, folder))
@@ -80,7 +80,7 @@ async def list_models(request: web.Request) -> web.Response:
 
 async def list_library(request: web.Request) -> web.Response:
     """List the folders of the page's model library."""
-    files = request.app[FILES]
+    files = files_of(request)
     return json_response(
         [
             {"name": key, "folders": files.paths(key), "extensions": sorted(files.extensions(key))}
@@ -92,7 +92,7 @@ async def list_library(request: web.Request) -> web.Response:
 
 async def list_library_folder(request: web.Request) -> web.Response:
     """List the model files of a folder with size and times, search path by search path."""
-    files, folder = request.app[FILES], request.match_info["folder"]
+    files, folder = files_of(request), request.match_info["folder"]
     if folder in _NOT_MODELS or folder not in files.keys():  # noqa: SIM118
         return web.Response(status=404)
     return json_response(await asyncio.to_thread(_model_files, files, folder))
@@ -105,8 +105,11 @@ def _model_files(files: FolderPaths, folder: str) -> list[dict[str, Any]]:
         for directory, subfolders, names in os.walk(root, followlinks=True):
             subfolders[:] = sorted(name for name in subfolders if not name.startswith("."))
             for name in sorted(names):
-                if not name.startswith(".") and os.path.splitext(name)[1].lower() in extensions:
-                    found.extend(_model_file(root, os.path.join(directory, name), index))
+                if name.startswith(".") or os.path.splitext(name)[1].lower() not in extensions:
+                    continue
+                path = os.path.join(directory, name)
+                if files.is_allowed(folder, root, os.path.relpath(path, root)):
+                    found.extend(_model_file(root, path, index))
     return found
 
 
@@ -123,7 +126,7 @@ def _model_file(root: str, path: str, index: int) -> list[dict[str, Any]]:
 
 async def show_model_preview(request: web.Request) -> web.Response:
     """Show the picture that lies beside a model, or is embedded in it, as WebP."""
-    files, info = request.app[FILES], request.match_info
+    files, info = files_of(request), request.match_info
     index = whole_number(info["index"])
     if info["folder"] not in files.keys() or index is None:  # noqa: SIM118
         return web.Response(status=404)
@@ -133,10 +136,17 @@ async def show_model_preview(request: web.Request) -> web.Response:
     path = resolve_inside(roots[index], info["filename"])
     if path is None:
         return web.Response(status=403)
+    if not files.is_allowed(info["folder"], roots[index], _name_below(roots[index], path)):
+        return web.Response(status=404)
     source = await asyncio.to_thread(_preview_source, os.path.splitext(path)[0])
     if source is None:
         return web.Response(status=404)
     return web.Response(body=await in_picture_thread(encode_thumbnail, source), content_type="image/webp")
+
+
+def _name_below(root: str, path: str) -> str:
+    """Return the name of a real path below a search path."""
+    return os.path.relpath(path, os.path.realpath(root))
 
 
 def _preview_source(stem: str) -> str | io.BytesIO | None:
@@ -156,7 +166,7 @@ async def show_metadata(request: web.Request) -> web.Response:
     name = request.query.get("filename", "")
     if not name.endswith(_SAFETENSORS) or "\0" in name:
         return web.Response(status=404)
-    path = request.app[FILES].full_path(request.match_info["folder"], name)
+    path = files_of(request).full_path(request.match_info["folder"], name)
     metadata = None if path is None else await asyncio.to_thread(read_metadata, path)
     return web.Response(status=404) if metadata is None else json_response(metadata)
 

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.server.disk import header_name, is_file, resolve_inside, serve_user_file
-from comfyserverless.server.keys import FILES
+from comfyserverless.server.keys import files_of
 from comfyserverless.server.numbers import whole_number
 from comfyserverless.server.pictures import (
     encode_alpha,
@@ -71,7 +71,7 @@ async def view(request: web.Request) -> web.StreamResponse:
         return web.Response(status=404)
     reference = FileReference(name, query.get("subfolder", ""), query.get("type", "output"))
     try:
-        path = locate(request.app[FILES], reference)
+        path = locate(files_of(request), reference)
     except UnsafePathError as exc:
         return web.Response(status=exc.status)
     if not is_file(path):

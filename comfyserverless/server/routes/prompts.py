@@ -11,6 +11,7 @@ from aiohttp import web
 
 from comfyserverless.control.views import RunRecord, SubmitRequest
 from comfyserverless.core.ids import PromptId
+from comfyserverless.server.access import identity_of
 from comfyserverless.server.bodies import BodyError, json_response, read_object
 from comfyserverless.server.border import prompt_error
 from comfyserverless.server.keys import ENGINE, tenant_of
@@ -45,7 +46,11 @@ async def submit(request: web.Request) -> web.Response:
         )
     result = request.app[ENGINE].submit(_submit_request(request, body, prompt_id))
     if result.error is not None:
-        return json_response({"error": result.error, "node_errors": result.node_errors}, 400)
+        answer = json_response({"error": result.error, "node_errors": result.node_errors}, 400)
+        if result.retry_after_s is not None:
+            answer.set_status(429)
+            answer.headers["Retry-After"] = str(result.retry_after_s)
+        return answer
     number = shown_number(result.number)
     return json_response({"prompt_id": result.prompt_id, "number": number, "node_errors": result.node_errors})
 
@@ -138,12 +143,18 @@ async def interrupt(request: web.Request) -> web.Response:
 
 
 async def free(request: web.Request) -> web.Response:
-    """Drop weights, and with `free_memory` cached results, once idle."""
+    """Drop weights, and with `free_memory` cached results, once idle.
+
+    Weights belong to all tenants: one that is no operator can only drop its own results.
+    """
     body = await read_object(request, may_be_empty=True)
     wants_memory = bool(body.get("free_memory"))
     wants_models = bool(body.get("unload_models")) or wants_memory
-    if wants_models:
-        request.app[ENGINE].free(unload_models=True, free_memory=wants_memory)
+    if identity_of(request).is_operator:
+        if wants_models:
+            request.app[ENGINE].free(unload_models=True, free_memory=wants_memory)
+    elif wants_memory:
+        request.app[ENGINE].forget_results(tenant_of(request))
     return web.Response()
 
 

@@ -16,8 +16,10 @@ from aiohttp import web
 from comfyserverless import __version__
 from comfyserverless.control.views import WorkerView
 from comfyserverless.core.config import ServerConfig
+from comfyserverless.core.ids import PromptId, TenantId
+from comfyserverless.server.access import identity_of
 from comfyserverless.server.bodies import json_response, read_object
-from comfyserverless.server.keys import CONFIG, ENGINE, FILES, HUB, LOGS, tenant_of
+from comfyserverless.server.keys import CONFIG, ENGINE, HUB, LOGS, files_of, tenant_of
 
 COMPATIBLE_VERSION = "0.8.0"
 """The ComfyUI release whose behaviour this server was compared with."""
@@ -112,7 +114,17 @@ def _processor(total_bytes: int, free_bytes: int) -> dict[str, Any]:
 
 async def show_workers(request: web.Request) -> web.Response:
     """Show the worker slots, for the Workers tab and operators; this route is ours, not ComfyUI's."""
-    return json_response({"workers": [asdict(view) for view in request.app[ENGINE].workers()]})
+    views = [asdict(view) for view in request.app[ENGINE].workers()]
+    if not identity_of(request).is_operator:
+        for view in views:
+            view["running"] = [each for each in view["running"] if _is_own(request, each)]
+    return json_response({"workers": views})
+
+
+def _is_own(request: web.Request, invocation: str) -> bool:
+    """Tell whether an invocation (`prompt#run/node/count`) belongs to one of the sender's prompts."""
+    prompt_id = PromptId(invocation.partition("#")[0])
+    return any(record.prompt_id == prompt_id for record in request.app[ENGINE].running(tenant_of(request)))
 
 
 async def show_features(request: web.Request) -> web.Response:
@@ -133,24 +145,36 @@ async def open_socket(request: web.Request) -> web.WebSocketResponse:
 
 async def show_logs(request: web.Request) -> web.Response:
     """Show the last console lines as one text."""
-    return json_response(request.app[LOGS].text())
+    return json_response(request.app[LOGS].text(_lines_of(request)))
 
 
 async def show_raw_logs(request: web.Request) -> web.Response:
     """Show the last console lines one by one."""
-    return json_response({"entries": request.app[LOGS].entries(), "size": {"cols": 80, "rows": 24}})
+    entries = request.app[LOGS].entries(_lines_of(request))
+    return json_response({"entries": entries, "size": {"cols": 80, "rows": 24}})
+
+
+def _lines_of(request: web.Request) -> TenantId | None:
+    """Tell about whom console lines may be shown: operators see all (None), tenants their own."""
+    identity = identity_of(request)
+    return None if identity.is_operator else identity.tenant
 
 
 async def subscribe_logs(request: web.Request) -> web.Response:
     """Start or stop console lines on a page's websocket."""
     body = await read_object(request)
-    request.app[HUB].set_log_reader(str(body.get("clientId")), is_enabled=bool(body.get("enabled")))
+    request.app[HUB].set_log_reader(
+        tenant_of(request),
+        str(body.get("clientId")),
+        is_enabled=bool(body.get("enabled")),
+        only=_lines_of(request),
+    )
     return web.Response()
 
 
 async def show_folders(request: web.Request) -> web.Response:
     """Show the search paths of each folder key."""
-    files = request.app[FILES]
+    files = files_of(request)
     return json_response({key: files.paths(key) for key in files.keys()})  # noqa: SIM118
 
 
@@ -159,7 +183,7 @@ async def list_folder(request: web.Request) -> web.Response:
     kind = request.match_info["kind"]
     if kind not in _KINDS:
         return json_response({"error": f"The folder must be one of {', '.join(_KINDS)}"}, 400)
-    return json_response(await asyncio.to_thread(_newest_first, str(request.app[FILES].base(kind))))
+    return json_response(await asyncio.to_thread(_newest_first, str(files_of(request).base(kind))))
 
 
 def _newest_first(folder: str) -> list[str]:

@@ -13,7 +13,7 @@ from aiohttp.http import HttpProcessingError
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.server.bodies import BodyError, json_response, parse_json
 from comfyserverless.server.disk import is_file, is_text, resolve_inside, write_file
-from comfyserverless.server.keys import FILES
+from comfyserverless.server.keys import files_of
 from comfyserverless.server.pictures import in_picture_thread, with_alpha_of
 from comfyserverless.server.routes.media import FileReference, UnsafePathError, locate
 
@@ -97,13 +97,13 @@ def _answer(upload: Upload, name: str) -> web.Response:
 
 async def upload_image(request: web.Request) -> web.Response:
     """Store a file as it is."""
-    upload = read_upload(await _form(request), request.app[FILES])
+    upload = read_upload(await _form(request), files_of(request))
     return _answer(upload, await asyncio.to_thread(store, upload, upload.content))
 
 
 async def upload_mask(request: web.Request) -> web.Response:
     """Store a copy of `original_ref` with the alpha of the uploaded picture."""
-    form, files = await _form(request), request.app[FILES]
+    form, files = await _form(request), files_of(request)
     upload = read_upload(form, files)
     reference = parse_json(_text(form, "original_ref", ""))
     if not isinstance(reference, dict) or not isinstance(reference.get("filename"), str):

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
+from comfyserverless.control.accounts.book import AccountBook
+from comfyserverless.control.accounts.tenants import Tenants
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.core.config import EngineConfig, Folders, ServerConfig
 from comfyserverless.server.app import build_app
@@ -44,12 +46,15 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 async def start_client(folders: Folders, engine: FakeEngine) -> AsyncIterator[StartClient]:
-    """Return a function that starts a server with some settings changed: `await start_client(port=1)`."""
+    """Return a function that starts a server with some settings changed: `await start_client(port=1)`.
+
+    book: its accounts, if it shall have any.
+    """
     started: list[TestClient[Any, Any]] = []
 
-    async def start(**settings: Any) -> TestClient[Any, Any]:
+    async def start(book: AccountBook | None = None, **settings: Any) -> TestClient[Any, Any]:
         config = replace(ServerConfig(EngineConfig(folders)), **settings)
-        app = build_app(config, cast("Engine", engine), FolderPaths(folders))
+        app = build_app(config, cast("Engine", engine), Tenants(FolderPaths(folders), book))
         started.append(TestClient(TestServer(app)))
         await started[-1].start_server()
         return started[-1]

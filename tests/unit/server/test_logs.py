@@ -23,7 +23,7 @@ def test_tape_keeps_the_last_lines_only() -> None:
 
 def test_listener_gets_each_line_until_it_leaves() -> None:
     tape, heard = LogTape(), list[dict[str, str]]()
-    tape.listen(heard.append)
+    tape.listen(lambda line, _: heard.append(line))
     tape.emit(record("one"))
     tape.listen(None)
     tape.emit(record("two"))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import socket
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from comfyserverless.core.config import EngineConfig, Folders, ServerConfig
 from comfyserverless.core.errors import ConfigError
 from comfyserverless.server.logs import LogTape
-from comfyserverless.server.main import bind, page_url, prepare_folders, serve, warn_of_strangers
+from comfyserverless.server.main import bind, check_strangers, page_url, prepare_folders, serve
 
 
 def test_folders_are_made_and_the_temporary_one_emptied(folders: Folders) -> None:
@@ -74,14 +76,29 @@ def test_start_on_a_taken_port_leaves_the_pictures_of_the_running_server_alone(f
     assert (folders.temp / "preview.png").exists()
 
 
-@pytest.mark.parametrize(("address", "is_warned"), [("127.0.0.1", False), ("0.0.0.0", True)])
-def test_start_warns_when_other_machines_can_connect(
-    address: str, is_warned: bool, caplog: pytest.LogCaptureFixture
-) -> None:
+def check(folders: Folders, address: str, **settings: Any) -> None:
     listeners = bind((address,), 0)
     try:
-        with caplog.at_level(logging.WARNING):
-            warn_of_strangers(listeners)
+        check_strangers(ServerConfig(EngineConfig(folders), **settings), listeners)
     finally:
         listeners[0].close()
-    assert ("without a password" in caplog.text) is is_warned
+
+
+def test_server_without_accounts_stays_on_this_machine(folders: Folders) -> None:
+    check(folders, "127.0.0.1")
+    with pytest.raises(ConfigError, match=r"0\.0\.0\.0.*tenant add.*--insecure"):
+        check(folders, "0.0.0.0")
+
+
+@pytest.mark.parametrize("settings", [{"tenants_file": Path("t.toml")}, {"accounts": Path("a.sqlite3")}])
+def test_server_with_accounts_may_be_reached_from_everywhere(
+    folders: Folders, settings: dict[str, Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    check(folders, "0.0.0.0", **settings)
+    assert "without a password" not in caplog.text
+
+
+def test_server_that_is_opened_on_purpose_says_so(folders: Folders, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        check(folders, "0.0.0.0", allows_strangers=True)
+    assert "without a password" in caplog.text

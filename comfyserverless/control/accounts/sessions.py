@@ -1,0 +1,58 @@
+"""Keep the browser sessions that logins open: an identifier in a cookie stands for the token that was given.
+
+Only digests of identifiers are kept. A session ends with its time, with its token, or by logging out. All
+times are Unix seconds, given by the caller.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from pathlib import Path
+
+from comfyserverless.control.accounts.account import token_digest
+
+LIFETIME_S = 14 * 86_400
+MAX_PER_TOKEN = 50
+_SESSION_BYTES = 32
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS sessions (
+    digest BLOB PRIMARY KEY, token BLOB NOT NULL, expires_s INTEGER NOT NULL
+)
+"""
+
+
+class Sessions:
+    """Own the sessions of one server. path: the accounts file, or None to forget them at the end."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._connection = sqlite3.connect(":memory:" if path is None else path, isolation_level=None)
+        self._connection.execute(_SCHEMA)
+
+    def close_all(self) -> None:
+        """End the connection to the file; sessions in a file stay valid."""
+        self._connection.close()
+
+    def open(self, token: bytes, now_s: float) -> str:
+        """Start a session for the token of this digest; returns its secret identifier."""
+        identifier = secrets.token_urlsafe(_SESSION_BYTES)
+        run = self._connection.execute
+        run("DELETE FROM sessions WHERE expires_s <= ?", (now_s,))
+        run("INSERT INTO sessions VALUES (?, ?, ?)", (token_digest(identifier), token, now_s + LIFETIME_S))
+        run(
+            "DELETE FROM sessions WHERE token = ? AND digest NOT IN (SELECT digest FROM sessions"
+            " WHERE token = ? ORDER BY expires_s DESC, rowid DESC LIMIT ?)",
+            (token, token, MAX_PER_TOKEN),
+        )
+        return identifier
+
+    def token_of(self, identifier: str, now_s: float) -> bytes | None:
+        """Return the digest of the token behind a session; None if there is no such session now."""
+        row = self._connection.execute(
+            "SELECT token FROM sessions WHERE digest = ? AND expires_s > ?", (token_digest(identifier), now_s)
+        ).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def end(self, identifier: str) -> None:
+        """Log out; an unknown identifier is ignored."""
+        self._connection.execute("DELETE FROM sessions WHERE digest = ?", (token_digest(identifier),))
