@@ -56,6 +56,7 @@ def _spec(name: str, lane: Lane, inputs: str, outputs: str) -> FunctionSpec:
 #               TensorRef), strength, start_percent, end_percent}
 #   samples     [B, C, h, w] float32 in the family's *output* latent units (what a LATENT's `samples` holds)
 #   latent      a LATENT: {samples: TensorRef, batch_index?: list[int], noise_mask?: TensorRef}
+#   noise_mask  [B, H, W] or [B, 1, H, W] float32, any size, 1 where the latent is sampled; None: all of it
 #   state       sampler state: a dict of literals and TensorRefs, opaque to the control tower
 #   plan        {steps: int, maximum: int, is_dynamic: bool, evaluations: list of evaluations}: one per model
 #               call, each {step: int, last_of_step: bool, controls: list[int]}; `controls` are indices into
@@ -70,6 +71,12 @@ def _spec(name: str, lane: Lane, inputs: str, outputs: str) -> FunctionSpec:
 #   width,      latent.empty and image.scale: pixels; latent.upscale: latent cells (the node divides by 8);
 #   height      always above 0: the nodes resolve ComfyUI's 0 ("keep the ratio") before
 #   preview     in: `none` or `latent2rgb` (`none` for calls that do not end a step); out: JPEG bytes or None
+#   grow_by     pixels by which vae.encode_inpaint widens the noise mask
+#   x, y        where a part begins, in pixels; in latent.composite, as feather, in cells
+#   left ...    widths of the four sides in pixels
+#   color       0xRRGGBB
+#   start,      latent.slice: items of the batch
+#   length
 #   metadata    dict of texts by key (`prompt`, `workflow` ...: JSON texts), empty when saving without
 #   files       list of paths written under `directory`, one per batch item, named `{stem}_{index}.part`
 BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
@@ -99,13 +106,30 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec("sample.end", "gpu", "model state", "samples"),
             _spec("vae.decode", "gpu", "vae samples", "images"),
             _spec("vae.encode", "gpu", "vae pixels", "samples"),
+            _spec("vae.encode_inpaint", "gpu", "vae pixels mask grow_by", "samples noise_mask"),
             _spec("latent.empty", "cpu", "width height batch_size", "samples"),
             _spec("latent.upscale", "cpu", "samples width height method crop", "samples"),
             _spec("latent.save", "cpu", "samples directory stem metadata", "files"),
             _spec("latent.load", "cpu", "file", "samples"),
+            _spec("latent.composite", "cpu", "samples_to samples_from x y feather", "samples"),
+            _spec("latent.repeat", "cpu", "samples noise_mask amount", "samples noise_mask"),
+            _spec("latent.slice", "cpu", "samples noise_mask start length", "samples noise_mask"),
             _spec("image.load", "cpu", "file", "images mask"),
+            _spec("image.load_mask", "cpu", "file channel", "mask"),
             _spec("image.save", "cpu", "images directory stem metadata compress_level", "files"),
             _spec("image.scale", "cpu", "images width height method crop", "images"),
+            _spec("image.empty", "cpu", "width height batch_size color", "images"),
+            _spec("image.invert", "cpu", "images", "images"),
+            _spec("image.crop", "cpu", "images x y width height", "images"),
+            _spec("image.pad", "cpu", "images left top right bottom feathering", "images mask"),
+            _spec("image.canny", "cpu", "images low_threshold high_threshold", "images"),
+            _spec("image.to_mask", "cpu", "images channel", "mask"),
+            _spec("mask.solid", "cpu", "value width height", "mask"),
+            _spec("mask.invert", "cpu", "mask", "mask"),
+            _spec("mask.to_image", "cpu", "mask", "images"),
+            _spec("mask.grow", "cpu", "mask expand tapered_corners", "mask"),
+            _spec("mask.feather", "cpu", "mask left top right bottom", "mask"),
+            _spec("mask.composite", "cpu", "destination source x y operation", "mask"),
         )
     }
 )

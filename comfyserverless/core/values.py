@@ -61,6 +61,10 @@ class Patch(msgspec.Struct, frozen=True, tag="patch"):
     arguments: tuple[tuple[str, Scalar], ...] = ()
 
 
+DIFFERENTIAL_DIFFUSION = "differential_diffusion"
+"""Patch: a noise mask says when each cell begins to change; argument `strength`, 0..1."""
+
+
 class ModelRef(msgspec.Struct, frozen=True, tag="model"):
     """A diffusion model: the U-Net or transformer of `file`, with LoRAs and patches in order."""
 

@@ -17,7 +17,6 @@ from comfyserverless.functions.guided import (
     to_output_units,
 )
 from comfyserverless.functions.preview import encode_preview
-from comfyserverless.sampling.masking import KeptPart
 from comfyserverless.sampling.samplers.base import UncondSampler
 from comfyserverless.sampling.samplers.registry import find_sampler
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
@@ -63,8 +62,8 @@ class DenoiseStep(ModelFn):
             point = point_of(state, parametrization)
             estimate = denoise(point, guidance, components["diffusion"], residuals)
             denoised = estimate.denoised
-            if "mask" in state:
-                denoised = KeptPart(**state["mask"]).after(denoised)
+            if point.kept is not None:
+                denoised = point.kept.after(denoised)
             if isinstance(sampler, UncondSampler) and estimate.uncond is not None:
                 walk = sampler.advance_with(state["walk"], denoised, estimate.uncond)
             else:

@@ -2,7 +2,8 @@
 
 controlnet.run and denoise.step look at the same state, so both find the same latent, level and batches here.
 A walk's state as it travels between functions:
-    {sampler: str, walk: the sampler's state, mask?: {mask, noise, latent}}
+    {sampler: str, walk: the sampler's state, mask?: the fields of KeptPart,
+     original?: the samples of a masked latent}
 or, where there is nothing to walk, {samples: the result, in output latent units}.
 """
 
@@ -38,11 +39,15 @@ Residuals = Sequence[Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where a walk is to be evaluated next: the latent [B, C, h, w] and its 0-dimensional level."""
+    """Where a walk is to be evaluated next: the latent [B, C, h, w] and its 0-dimensional level.
+
+    kept: of a masked image, at this level; x holds it already.
+    """
 
     x: Tensor
     sigma: Tensor
     parametrization: Parametrization
+    kept: KeptPart | None = None
 
     def batches(self, guidance: Guidance) -> list[Batch]:
         """Plan the model calls of this evaluation."""
@@ -108,9 +113,10 @@ def describe(
 def point_of(state: Mapping[str, Any], parametrization: Parametrization) -> Point:
     """Return the point that a state's walk asks for, with the kept part of a masked image put in."""
     x, sigma = find_sampler(state["sampler"]).query(state["walk"])
-    if "mask" in state:
-        x = KeptPart(**state["mask"]).before(x, sigma, parametrization)
-    return Point(x, sigma, parametrization)
+    if "mask" not in state:
+        return Point(x, sigma, parametrization)
+    kept = KeptPart(**state["mask"]).at(sigma, parametrization)
+    return Point(kept.before(x, sigma, parametrization), sigma, parametrization, kept)
 
 
 def model_inputs(point: Point, batch: Batch, diffusion: DiffusionModel) -> ModelInputs:

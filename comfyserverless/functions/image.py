@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import FileRef
+from comfyserverless.functions.host import HostFn
 from comfyserverless.functions.resampling import resample, to_8bit
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
 
@@ -41,6 +42,8 @@ _DAMAGE = (
     struct.error,
     Image.DecompressionBombError,
 )
+
+_Decoded = TypeVar("_Decoded")
 
 # Pillow's switch for damaged files is a global of the process.
 _pillow_lock = threading.Lock()
@@ -67,12 +70,33 @@ class ImageLoad(ModelFn):
         try:
             frames = _read_frames(file.path)
         except _DAMAGE as exc:
-            raise PromptError(f"cannot read image {Path(file.path).name!r}: {exc}") from exc
+            raise _unreadable(file, exc) from exc
         images, masks = zip(*frames, strict=True)
         if len({mask.shape for mask in masks}) > 1:  # some frames of an animation have alpha, some have not
             full = images[0].shape[:2]
             masks = tuple(mask if mask.shape == full else torch.zeros(full) for mask in masks)
         return {"images": torch.stack(images), "mask": torch.stack(masks)}
+
+
+class ImageLoadMask(HostFn):
+    """Read one channel of an image file as a mask."""
+
+    name = "image.load_mask"
+    takes = "file channel"
+    gives = "mask"
+
+    def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
+        """Return mask [1, H, W] of the first frame: a colour's channel, or 1 - alpha (0 without alpha).
+
+        Raises PromptError if the file is missing or no image; one that ends early is used as far as it goes.
+        """
+        file: FileRef = inputs["file"]
+        try:
+            image = _read_first(file.path)
+        except _DAMAGE as exc:
+            raise _unreadable(file, exc) from exc
+        band = _to_tensor(image.getchannel(inputs["channel"][0].upper()))
+        return {"mask": (1.0 - band if inputs["channel"] == "alpha" else band)[None]}
 
 
 class ImageSave(ModelFn):
@@ -123,19 +147,39 @@ class ImageScale(ModelFn):
         return {"images": scaled.movedim(1, -1)}
 
 
+def _unreadable(file: FileRef, error: BaseException) -> PromptError:
+    return PromptError(f"cannot read image {Path(file.path).name!r}: {error}")
+
+
 def _read_frames(path: str) -> list[tuple[Tensor, Tensor]]:
     """Return (image [H, W, 3], mask [H', W']) per frame."""
+    return _as_far_as_it_goes(lambda: list(_decode_frames(path)))
+
+
+def _read_first(path: str) -> Image.Image:
+    """Return the first frame upright, as 8-bit RGBA."""
+    return _as_far_as_it_goes(lambda: _decode_first(path))
+
+
+def _as_far_as_it_goes(decode: Callable[[], _Decoded]) -> _Decoded:
+    """Decode, and once more with what is there if the file ends early."""
     try:
-        return list(_decode_frames(path))
+        return decode()
     except OSError as exc:
         if "truncated" not in str(exc):
             raise
     with _pillow_lock:
         ImageFile.LOAD_TRUNCATED_IMAGES = True
         try:
-            return list(_decode_frames(path))
+            return decode()
         finally:
             ImageFile.LOAD_TRUNCATED_IMAGES = False
+
+
+def _decode_first(path: str) -> Image.Image:
+    with Image.open(path) as file:
+        upright = ImageOps.exif_transpose(file)
+        return (_to_rgb(upright) if upright.mode in _DEEP_GRAY_MODES else upright).convert("RGBA")
 
 
 def _decode_frames(path: str) -> Iterator[tuple[Tensor, Tensor]]:

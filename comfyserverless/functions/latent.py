@@ -1,4 +1,4 @@
-"""Make, scale, save and load latents on the CPU lane.
+"""Make, scale, combine, save and load latents on the CPU lane.
 
 Samples are [B, C, h, w] float32 in the units that a LATENT holds. Files are safetensors with the key
 `latent_tensor`, and an empty tensor `latent_format_version_0` that marks those units; files without that
@@ -13,12 +13,16 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 from comfyserverless.core.errors import ModelFileError, PromptError
 from comfyserverless.core.values import FileRef
+from comfyserverless.functions.host import HostFn
+from comfyserverless.functions.mask import batch_of_masks
 from comfyserverless.functions.resampling import resample
 from comfyserverless.models.reading.header import read_header
 from comfyserverless.models.reading.weights import Weights
+from comfyserverless.sampling.guidance import fit_batch
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
 
 _SAMPLES_KEY = "latent_tensor"
@@ -68,6 +72,97 @@ class LatentUpscale(ModelFn):
         """Return [B, C, height, width], a size in latent cells; see `resampling.resample`."""
         samples, width, height = inputs["samples"], inputs["width"], inputs["height"]
         return {"samples": resample(samples, width, height, inputs["method"], inputs["crop"])}
+
+
+class LatentComposite(HostFn):
+    """Put one latent on another."""
+
+    name = "latent.composite"
+    takes = "samples_to samples_from x y feather"
+    gives = "samples"
+
+    def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
+        """Return samples_to with samples_from put on it from cell (x, y) on, as far as it reaches.
+
+        feather: cells over which the borders that lie inside fade. Raises PromptError if batches or channels do
+        not fit.
+        """
+        samples: Tensor = inputs["samples_to"].clone()
+        given, x, y, feather = inputs["samples_from"], inputs["x"], inputs["y"], inputs["feather"]
+        if given.shape[0] not in (1, samples.shape[0]) or given.shape[1] != samples.shape[1]:
+            raise PromptError(
+                f"a latent of shape {list(given.shape)} cannot be put on one of shape {list(samples.shape)}"
+            )
+        part = samples[:, :, y : y + given.shape[2], x : x + given.shape[3]]
+        given = given[:, :, : part.shape[2], : part.shape[3]]
+        if feather:
+            fades = (
+                y > 0,
+                y + given.shape[2] < samples.shape[2],
+                x > 0,
+                x + given.shape[3] < samples.shape[3],
+            )
+            mask = _feathered(given, feather, fades)
+            given = given * mask + part * (1.0 - mask)
+        part.copy_(given)
+        return {"samples": samples}
+
+
+class LatentRepeat(HostFn):
+    """Repeat a batch."""
+
+    name = "latent.repeat"
+    takes = "samples noise_mask amount"
+    gives = "samples noise_mask"
+
+    def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
+        """Return the batch `amount` times, and its noise masks, if there are several; one stays one."""
+        amount, mask = inputs["amount"], _noise_masks(inputs["noise_mask"])
+        if mask is not None and mask.shape[0] > 1:
+            mask = fit_batch(mask, mask.shape[0] * amount)
+        return {"samples": inputs["samples"].repeat(amount, 1, 1, 1), "noise_mask": mask}
+
+
+class LatentSlice(HostFn):
+    """Take items out of a batch."""
+
+    name = "latent.slice"
+    takes = "samples noise_mask start length"
+    gives = "samples noise_mask"
+
+    def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
+        """Return `length` items from item `start` on, and their noise masks; one mask for all stays."""
+        samples, mask, start = inputs["samples"], _noise_masks(inputs["noise_mask"]), inputs["start"]
+        end = start + inputs["length"]
+        if mask is not None and mask.shape[0] > 1:
+            mask = fit_batch(mask, max(mask.shape[0], samples.shape[0]))[start:end]
+        return {"samples": samples[start:end], "noise_mask": mask}
+
+
+def _noise_masks(mask: Tensor | None) -> Tensor | None:
+    """View noise masks as [B, 1, H, W]."""
+    return None if mask is None else batch_of_masks(mask)[:, None]
+
+
+def _feathered(like: Tensor, feather: int, fades: tuple[bool, bool, bool, bool]) -> Tensor:
+    """Return factors of like's shape that fall off over `feather` cells to top, bottom, left, right if set.
+
+    The factors are multiplied cell by cell in ComfyUI's order, for the last bit.
+    """
+    mask = torch.ones_like(like)
+    _, _, height, width = like.shape
+    for distance in range(min(feather, max(height, width))):
+        rate = (1.0 / feather) * (distance + 1)
+        lines = (
+            (2, distance, height),
+            (2, height - 1 - distance, height),
+            (3, distance, width),
+            (3, width - 1 - distance, width),
+        )
+        for (axis, index, side), is_fading in zip(lines, fades, strict=True):
+            if is_fading and 0 <= index < side:
+                mask.select(axis, index).mul_(rate)
+    return mask
 
 
 class LatentSave(ModelFn):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from comfyserverless.core.errors import PromptError
+from comfyserverless.core.values import DIFFERENTIAL_DIFFUSION, ModelRef
 from comfyserverless.functions.guided import (
     describe,
     guidance_of,
@@ -17,7 +18,7 @@ from comfyserverless.functions.guided import (
     to_output_units,
 )
 from comfyserverless.models.families.base import ModelFacts
-from comfyserverless.sampling.masking import latent_mask
+from comfyserverless.sampling.masking import gradual_change, latent_mask
 from comfyserverless.sampling.noise import starting_noise
 from comfyserverless.sampling.parametrization import Parametrization
 from comfyserverless.sampling.samplers.base import Sampler
@@ -82,6 +83,11 @@ class SampleBegin(ModelFn):
                 noise = starting_noise(samples, inputs["seed"] + 1).to(samples.device)
             mask = latent_mask(inputs["latent"]["noise_mask"], latent)
             state["mask"] = {"mask": mask, "noise": noise, "latent": latent}
+            strength = _change_strength(inputs["model"])
+            if strength is None:
+                state["original"] = samples
+            else:
+                state["mask"]["change"] = gradual_change(strength, sigmas, parametrization)
         return {"state": state, "plan": _plan(inputs, parametrization, sampler, sigmas)}
 
 
@@ -102,14 +108,21 @@ class SampleEnd(ModelFn):
 
     @torch.no_grad()
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
-        """Return samples [B, C, h, w] float32 in output latent units."""
+        """Return samples [B, C, h, w] float32 in output latent units.
+
+        What a mask keeps wholly is the original to the last bit, if the walk ends without noise: there samplers
+        come back to it but for rounding.
+        """
         state, facts = inputs["state"], components["facts"]
         if "samples" in state:
             return {"samples": state["samples"]}
-        walk = state["walk"]
-        x = find_sampler(state["sampler"]).result(walk)
-        x = parametrization_of(facts).remove_noise_scale(torch.tensor(walk["sigmas"][-1]), x)
-        return {"samples": to_output_units(x.float(), facts)}
+        walk, sampler = state["walk"], find_sampler(state["sampler"])
+        last = walk["sigmas"][-1]
+        x = parametrization_of(facts).remove_noise_scale(torch.tensor(last), sampler.result(walk))
+        samples = to_output_units(x.float(), facts)
+        if "original" in state and last == 0 and not sampler.ends_above_zero:
+            samples = torch.where(state["mask"]["mask"] == 0, state["original"], samples)
+        return {"samples": samples}
 
 
 def _fit_channels(samples: Tensor, facts: ModelFacts) -> Tensor:
@@ -120,6 +133,14 @@ def _fit_channels(samples: Tensor, facts: ModelFacts) -> Tensor:
     if torch.count_nonzero(samples) > 0:
         raise PromptError(f"the latent has {samples.shape[1]} channels, but the model takes {channels}")
     return samples.new_zeros([samples.shape[0], channels, *samples.shape[2:]])
+
+
+def _change_strength(model: ModelRef) -> float | None:
+    """Return how strongly the mask's values set when cells change; None if they are mixed at every step."""
+    for patch in model.patches:
+        if patch.name == DIFFERENTIAL_DIFFUSION:
+            return float(dict(patch.arguments)["strength"] or 0.0)
+    return None
 
 
 def _noise(samples: Tensor, inputs: Mapping[str, Any]) -> Tensor:

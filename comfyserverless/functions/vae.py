@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
+from torch.nn import functional
 
+from comfyserverless.core.errors import PromptError
+from comfyserverless.functions.mask import batch_of_masks
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
 
 
@@ -50,3 +54,59 @@ class VaeEncode(ModelFn):
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return samples [B, C, h, w] float32 of pixels [B, H, W, 3 or 4] in 0..1; alpha is dropped."""
         return {"samples": components["vae"].encode(inputs["pixels"][..., :3])}
+
+
+class VaeEncodeInpaint(ModelFn):
+    """Turn images into latents with the masked part gone, and a noise mask for it."""
+
+    name: ClassVar[str] = "vae.encode_inpaint"
+
+    def setup_io(self, io: IoSetup) -> None:
+        """Declare the ports."""
+        for port in ("vae", "pixels", "mask", "grow_by"):
+            io.add_input(port)
+        io.add_output("samples")
+        io.add_output("noise_mask")
+
+    def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
+        """Take the autoencoder of `vae`."""
+        return {"vae": pool.vae(inputs["vae"])}
+
+    @torch.no_grad()
+    def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
+        """Return samples [B, C, h, w] of pixels that are gray where masked, and a noise mask of 0 and 1.
+
+        The noise mask, [N, 1, H, W], has the size of what was encoded, and is wider than the mask by about half
+        of `grow_by` pixels, so that what is painted joins without a seam. Raises PromptError if there are
+        several masks, but not one per image.
+        """
+        vae, pixels = components["vae"], inputs["pixels"][..., :3]
+        size = (int(pixels.shape[1]), int(pixels.shape[2]))
+        masks = batch_of_masks(inputs["mask"])[:, None]
+        if masks.shape[0] not in (1, pixels.shape[0]):
+            raise PromptError(f"{masks.shape[0]} masks do not fit {pixels.shape[0]} images")
+        masks = functional.interpolate(masks, size=size, mode="bilinear")
+        pixels, masks = (_crop_to_cells(each, vae.downscale_px) for each in (pixels.movedim(-1, 1), masks))
+        kept = 1.0 - masks.round()
+        erased = (pixels - _GRAY) * kept + _GRAY
+        noise_mask = _widen(masks, inputs["grow_by"]).round()
+        return {"samples": vae.encode(erased.movedim(1, -1)), "noise_mask": noise_mask}
+
+
+_GRAY = 0.5
+
+
+def _crop_to_cells(x: Tensor, cell_px: int) -> Tensor:
+    """Cut [B, C, H, W] around its centre to whole cells; what is smaller than a cell is left as it is."""
+    for axis in (2, 3):
+        length = x.shape[axis]
+        x = x.narrow(axis, length % cell_px // 2, length // cell_px * cell_px) if length >= cell_px else x
+    return x
+
+
+def _widen(masks: Tensor, by_px: int) -> Tensor:
+    """Set to 1 what has a masked pixel in the square of by_px around it; an even square lies one pixel back."""
+    if by_px == 0:
+        return masks
+    widened = functional.max_pool2d(masks.round(), by_px, stride=1, padding=by_px // 2).clamp(0.0, 1.0)
+    return widened[..., : masks.shape[2], : masks.shape[3]]

@@ -24,7 +24,7 @@ def describe_with(declaration: NodeDeclaration, choices: Choices) -> dict[str, A
         "output_is_list": [False for _ in declaration.outputs],
         "output_name": [output.name or output.type for output in declaration.outputs],
         "name": declaration.name,
-        "display_name": declaration.display_name or declaration.name,
+        "display_name": declaration.display_name or None,
         "description": declaration.description,
         "python_module": declaration.python_module,
         "category": declaration.category,

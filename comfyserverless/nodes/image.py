@@ -1,12 +1,13 @@
-"""Load, scale and save images."""
+"""Load, make, change and save images."""
 
 from __future__ import annotations
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.graph.declaration import InputChoices, InputSpec, NodeDeclaration, OutputSpec
 from comfyserverless.graph.lowering import LoweringContext, NodeResult
 from comfyserverless.nodes.saving import preview_prefix, save_files
 from comfyserverless.nodes.scaling import resolve_size
-from comfyserverless.nodes.specs import MAX_RESOLUTION_PX, combo, socket, text, whole
+from comfyserverless.nodes.specs import MAX_RESOLUTION_PX, combo, number, socket, text, whole
 from comfyserverless.nodes.taking import Inputs, shape_of, take_tensor
 from comfyserverless.nodes.uploads import upload_check, upload_token
 
@@ -56,6 +57,44 @@ async def _scale_image(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
     return NodeResult((scaled.out("images"),))
 
 
+async def _scale_image_by(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    image, factor = take_tensor(inputs, "image"), inputs["scale_by"]
+    _, height, width, *_ = await shape_of(ctx, image)
+    scaled = ctx.emit(
+        "image.scale",
+        images=image,
+        width=round(width * factor),
+        height=round(height * factor),
+        method=inputs["upscale_method"],
+        crop="disabled",
+    )
+    return NodeResult((scaled.out("images"),))
+
+
+async def _empty_image(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    sizes = {name: inputs[name] for name in ("width", "height", "batch_size")}
+    return NodeResult((ctx.emit("image.empty", color=inputs["color"], **sizes).out("images"),))
+
+
+async def _invert_image(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    return NodeResult((ctx.emit("image.invert", images=take_tensor(inputs, "image")).out("images"),))
+
+
+async def _crop_image(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    part = {name: inputs[name] for name in ("x", "y", "width", "height")}
+    return NodeResult((ctx.emit("image.crop", images=take_tensor(inputs, "image"), **part).out("images"),))
+
+
+async def _find_edges(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    low, high = inputs["low_threshold"], inputs["high_threshold"]
+    if low > high:
+        raise PromptError(f"low_threshold {low} is above high_threshold {high}")
+    edges = ctx.emit("image.canny", images=take_tensor(inputs, "image"), low_threshold=low, high_threshold=high)
+    return NodeResult((edges.out("images"),))
+
+
+_METHODS = combo("upscale_method", ("nearest-exact", "bilinear", "area", "bicubic", "lanczos"))
+
 NODES = (
     NodeDeclaration(
         name="LoadImage",
@@ -93,10 +132,66 @@ NODES = (
         lower=_scale_image,
         inputs=(
             socket("image", "IMAGE"),
-            combo("upscale_method", ("nearest-exact", "bilinear", "area", "bicubic", "lanczos")),
+            _METHODS,
             whole("width", 512, 0, MAX_RESOLUTION_PX, step=1),
             whole("height", 512, 0, MAX_RESOLUTION_PX, step=1),
             combo("crop", ("disabled", "center")),
+        ),
+        outputs=(OutputSpec("IMAGE"),),
+    ),
+    NodeDeclaration(
+        name="ImageScaleBy",
+        display_name="Upscale Image By",
+        category="image/upscaling",
+        lower=_scale_image_by,
+        inputs=(socket("image", "IMAGE"), _METHODS, number("scale_by", 1.0, 0.01, 8.0, step=0.01)),
+        outputs=(OutputSpec("IMAGE"),),
+    ),
+    NodeDeclaration(
+        name="ImageInvert",
+        display_name="Invert Image",
+        category="image",
+        lower=_invert_image,
+        inputs=(socket("image", "IMAGE"),),
+        outputs=(OutputSpec("IMAGE"),),
+    ),
+    NodeDeclaration(
+        name="EmptyImage",
+        display_name="EmptyImage",
+        category="image",
+        lower=_empty_image,
+        inputs=(
+            whole("width", 512, 1, MAX_RESOLUTION_PX, step=1),
+            whole("height", 512, 1, MAX_RESOLUTION_PX, step=1),
+            whole("batch_size", 1, 1, 4096),
+            whole("color", 0, 0, 0xFFFFFF, step=1, display="color"),
+        ),
+        outputs=(OutputSpec("IMAGE"),),
+    ),
+    NodeDeclaration(
+        name="ImageCrop",
+        display_name="Image Crop",
+        category="image/transform",
+        python_module="comfy_extras.nodes_images",
+        lower=_crop_image,
+        inputs=(
+            socket("image", "IMAGE"),
+            whole("width", 512, 1, MAX_RESOLUTION_PX, step=1),
+            whole("height", 512, 1, MAX_RESOLUTION_PX, step=1),
+            whole("x", 0, 0, MAX_RESOLUTION_PX, step=1),
+            whole("y", 0, 0, MAX_RESOLUTION_PX, step=1),
+        ),
+        outputs=(OutputSpec("IMAGE"),),
+    ),
+    NodeDeclaration(
+        name="Canny",
+        category="image/preprocessors",
+        python_module="comfy_extras.nodes_canny",
+        lower=_find_edges,
+        inputs=(
+            socket("image", "IMAGE"),
+            number("low_threshold", 0.4, 0.01, 0.99, step=0.01),
+            number("high_threshold", 0.8, 0.01, 0.99, step=0.01),
         ),
         outputs=(OutputSpec("IMAGE"),),
     ),

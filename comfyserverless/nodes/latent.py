@@ -1,9 +1,13 @@
-"""Make, scale, save and load latents; a LATENT is a dict with `samples`, never changed in place."""
+"""Make, scale, combine, save and load latents; a LATENT is a dict with `samples`, never changed in place."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from comfyserverless.core.errors import PromptError
+from comfyserverless.core.values import Value
 from comfyserverless.graph.declaration import InputChoices, InputSpec, NodeDeclaration, OutputSpec
-from comfyserverless.graph.lowering import LoweringContext, NodeResult
+from comfyserverless.graph.lowering import Emitted, LoweringContext, NodeResult
 from comfyserverless.nodes.saving import save_files
 from comfyserverless.nodes.scaling import resolve_size
 from comfyserverless.nodes.specs import MAX_RESOLUTION_PX, combo, socket, text, whole
@@ -13,6 +17,8 @@ from comfyserverless.nodes.uploads import upload_check, upload_token
 #: Pixels per latent cell that ComfyUI's sizes are meant in, whatever the family.
 _CELL_PX = 8
 _LEAST_SCALED_PX = 64
+#: Repeating a batch over and over multiplies the list of its items' places.
+_MAX_BATCH = 65_536
 
 
 async def _empty_latent(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
@@ -61,6 +67,67 @@ async def _load_latent(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
     return NodeResult(({"samples": loaded.out("samples")},))
 
 
+async def _composite_latents(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    latent = take_latent(inputs, "samples_to")
+    composed = ctx.emit(
+        "latent.composite",
+        samples_to=latent["samples"],
+        samples_from=take_latent(inputs, "samples_from")["samples"],
+        **{name: inputs[name] // _CELL_PX for name in ("x", "y", "feather")},
+    )
+    return NodeResult(({**latent, "samples": composed.out("samples")},))
+
+
+async def _repeat_latents(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    latent, amount = take_latent(inputs, "samples"), inputs["amount"]
+    repeated = ctx.emit(
+        "latent.repeat",
+        samples=latent["samples"],
+        noise_mask=latent.get("noise_mask"),
+        amount=amount,
+    )
+    batch = _batch_of(latent, repeated)
+    if (places := latent.get("batch_index")) is not None:
+        batch["batch_index"] = _repeat_places(places, amount)
+    return NodeResult((batch,))
+
+
+def _repeat_places(places: list[int], amount: int) -> list[int]:
+    """Number the repetitions of a batch's items so that each gets noise of its own."""
+    if len(places) * amount > _MAX_BATCH:
+        raise PromptError(
+            f"The batch would have {len(places) * amount} items, at most {_MAX_BATCH} are possible"
+        )
+    offset = max(places) - min(places) + 1
+    return [place + turn * offset for turn in range(amount) for place in places]
+
+
+async def _take_latents(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    latent = take_latent(inputs, "samples")
+    count, *_ = await shape_of(ctx, latent["samples"])
+    start = min(count - 1, inputs["batch_index"])
+    length = min(count - start, inputs["length"])
+    taken = ctx.emit(
+        "latent.slice",
+        samples=latent["samples"],
+        noise_mask=latent.get("noise_mask"),
+        start=start,
+        length=length,
+    )
+    places = latent.get("batch_index")
+    if places is None:
+        places = list(range(count))
+    return NodeResult(({**_batch_of(latent, taken), "batch_index": places[start : start + length]},))
+
+
+def _batch_of(latent: Mapping[str, Value], made: Emitted) -> dict[str, Value]:
+    """Return a latent with the samples, and the noise masks if it has any, that a function made of it."""
+    batch = {**latent, "samples": made.out("samples")}
+    if latent.get("noise_mask") is not None:
+        batch["noise_mask"] = made.out("noise_mask")
+    return batch
+
+
 NODES = (
     NodeDeclaration(
         name="EmptyLatentImage",
@@ -107,6 +174,36 @@ NODES = (
         check_inputs=upload_check("latent", "latent"),
         checked_inputs=frozenset({"latent"}),
         is_changed=upload_token("latent"),
+    ),
+    NodeDeclaration(
+        name="LatentComposite",
+        display_name="Latent Composite",
+        category="latent",
+        lower=_composite_latents,
+        inputs=(
+            socket("samples_to", "LATENT"),
+            socket("samples_from", "LATENT"),
+            whole("x", 0, 0, MAX_RESOLUTION_PX, step=8),
+            whole("y", 0, 0, MAX_RESOLUTION_PX, step=8),
+            whole("feather", 0, 0, MAX_RESOLUTION_PX, step=8),
+        ),
+        outputs=(OutputSpec("LATENT"),),
+    ),
+    NodeDeclaration(
+        name="RepeatLatentBatch",
+        display_name="Repeat Latent Batch",
+        category="latent/batch",
+        lower=_repeat_latents,
+        inputs=(socket("samples", "LATENT"), whole("amount", 1, 1, 64)),
+        outputs=(OutputSpec("LATENT"),),
+    ),
+    NodeDeclaration(
+        name="LatentFromBatch",
+        display_name="Latent From Batch",
+        category="latent/batch",
+        lower=_take_latents,
+        inputs=(socket("samples", "LATENT"), whole("batch_index", 0, 0, 63), whole("length", 1, 1, 64)),
+        outputs=(OutputSpec("LATENT"),),
     ),
 )
 """The declarations of this module, in the order of the node menu."""

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from comfyserverless.graph.declaration import Declarations, NodeDeclaration
-from comfyserverless.nodes import conditioning, controlnet, image, latent, loaders, sampling, vae
+from comfyserverless.nodes import (
+    conditioning,
+    controlnet,
+    image,
+    inpaint,
+    latent,
+    loaders,
+    mask,
+    sampling,
+    vae,
+)
 
 
 class Registry:
@@ -35,6 +45,8 @@ BUILTIN: Declarations = Registry(
         *vae.NODES,
         *latent.NODES,
         *image.NODES,
+        *mask.NODES,
+        *inpaint.NODES,
         *controlnet.NODES,
     )
 )

@@ -30,6 +30,11 @@ def text(name: str, **options: Any) -> InputSpec:
     return InputSpec(name, "STRING", options)
 
 
+def switch(name: str, default: bool) -> InputSpec:
+    """Declare a BOOLEAN."""
+    return InputSpec(name, "BOOLEAN", {"default": default})
+
+
 def combo(name: str, choices: tuple[str, ...]) -> InputSpec:
     """Declare a combo with fixed choices."""
     return InputSpec(name, choices)

@@ -42,6 +42,7 @@ class Sampler(ABC):
 
     discards_penultimate_sigma: the schedule must leave out the level before 0. uses_fresh_noise_for_mask: where
     a mask keeps parts of the image, they are noised with new noise, not with the noise of the start.
+    ends_above_zero: where the last level is 0, the walk stops just above it and a trace of noise is left.
     percent_options: options that are a noise level of the model, by the share of the way down where it lies.
     is_dynamic: how many evaluations there are is known only when they are over; `evaluations` lists the first,
     and `upcoming` tells each following one.
@@ -49,6 +50,7 @@ class Sampler(ABC):
 
     discards_penultimate_sigma: ClassVar[bool] = False
     uses_fresh_noise_for_mask: ClassVar[bool] = False
+    ends_above_zero: ClassVar[bool] = False
     percent_options: ClassVar[Mapping[str, float]] = MappingProxyType({})
     is_dynamic: ClassVar[bool] = False
 

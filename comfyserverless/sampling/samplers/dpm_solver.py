@@ -108,6 +108,8 @@ def _add_noise(state: SamplerState, x: Tensor, sigma_up: Tensor) -> SamplerState
 class _DpmSolver(StagedSampler):
     """What both walks share. Options: eta (0), s_noise (1). state adds `t_end`, `eta`, `s_noise`, `noise`."""
 
+    ends_above_zero: ClassVar[bool] = True
+
     def begin(self, x: Tensor, sigmas: Tensor, seed: int, options: SamplerOptions) -> SamplerState:
         """Return the first state."""
         return {

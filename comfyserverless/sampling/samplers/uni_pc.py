@@ -85,6 +85,7 @@ class UniPC(Sampler):
     """
 
     discards_penultimate_sigma = True
+    ends_above_zero = True
 
     def __init__(self, variant: Literal["bh1", "bh2"]) -> None:
         self.variant = variant
