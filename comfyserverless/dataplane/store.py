@@ -21,9 +21,12 @@ import torch
 from comfyserverless.core.errors import WorkerError
 from comfyserverless.core.ids import TensorId, WorkerId
 from comfyserverless.core.values import HANDLE_TYPES, TensorRef, Value, transform
-from comfyserverless.dataplane.arena import Bytes, LocalArena, PeerArena
+from comfyserverless.dataplane.arena import Block, LocalArena, PeerArena
 from comfyserverless.dataplane.dtypes import dtype_name, dtype_of
-from comfyserverless.dataplane.shared_memory import SharedMemoryPeer
+from comfyserverless.dataplane.publication import Guard, Publication, PublicationRef, Subscription, no_guard
+
+SLOT_BYTES = 1024
+"""Room of one published element: an encoded value tree with some refs (a ref takes about 120 bytes)."""
 
 _PLAIN_TYPES = (type(None), bool, int, float, str, bytes)
 
@@ -55,6 +58,10 @@ class TensorStore:
         self._by_address: dict[int, _Entry] = {}
         #: ids of views that were collected; appended by finalizers, which must not take the lock
         self._ended_views: deque[TensorId] = deque()
+        #: all and only live publications of our own
+        self._publications: dict[TensorId, PublicationRef] = {}
+        #: offsets of blocks that fetched tensors no longer need; appended like the ids of ended views
+        self._ended_landings: deque[int] = deque()
         self._peers: dict[WorkerId, PeerArena] = {}
         #: all and only fetched tensors that are still in use in this process
         self._fetched: weakref.WeakValueDictionary[TensorId, Any] = weakref.WeakValueDictionary()
@@ -85,15 +92,16 @@ class TensorStore:
         if size_bytes == 0:
             return self._register(TensorRef(self._next_id(), tuple(tensor.shape), name, 0, self._worker, 0), 0)
         offset_bytes = self._allocate(size_bytes)
-        block = self._arena.view(offset_bytes, size_bytes)
+        flat = self._arena.tensor(self._arena.view(offset_bytes, size_bytes))
         try:
-            torch.from_numpy(block).view(tensor.dtype).view(tensor.shape).copy_(tensor)
+            flat.view(tensor.dtype).view(tensor.shape).copy_(tensor)
+            self._arena.flush()
         except BaseException:
             with self._lock:
                 self._arena.release(offset_bytes)
             raise
         ref = TensorRef(self._next_id(), tuple(tensor.shape), name, size_bytes, self._worker, offset_bytes)
-        return self._register(ref, block.ctypes.data)
+        return self._register(ref, flat.data_ptr())
 
     def get(self, ref: TensorRef) -> torch.Tensor:
         """Return the tensor: a view if it is our own, a local copy if a peer's (shared while it is in use).
@@ -101,9 +109,9 @@ class TensorStore:
         Raises WorkerError if it is unknown, was freed, or its owner's arena is not mapped.
         """
         if ref.size_bytes == 0:
-            return torch.empty(ref.shape, dtype=dtype_of(ref.dtype))
+            return torch.empty(ref.shape, dtype=dtype_of(ref.dtype), device=self._arena.device)
         block = self._view_own(ref) if ref.worker == self._worker else self._fetch(ref)
-        return torch.from_numpy(block).view(dtype_of(ref.dtype)).view(ref.shape)
+        return self._arena.tensor(block).view(dtype_of(ref.dtype)).view(ref.shape)
 
     def put_tree(self, value: Value) -> Value:
         """Return a function's result with every tensor replaced by its ref, and tuples by lists.
@@ -128,11 +136,19 @@ class TensorStore:
             self.free(made)
             raise
 
-    def get_tree(self, value: Value) -> tuple[Value, float]:
-        """Return a value tree with every ref replaced by its tensor, and the seconds that fetching took."""
+    def get_tree(self, value: Value, *, on_host: bool = False) -> tuple[Value, float]:
+        """Return a value tree with every ref replaced by its tensor, and the seconds that fetching took.
+
+        on_host: give tensors in host memory, wherever the arena is.
+        """
         start_s = time.perf_counter()
-        tree = transform(value, lambda item: self.get(item) if type(item) is TensorRef else item)
-        return tree, time.perf_counter() - start_s
+
+        def leaf(item: Value) -> Value:
+            if type(item) is not TensorRef:
+                return item
+            return self.get(item).cpu() if on_host else self.get(item)
+
+        return transform(value, leaf), time.perf_counter() - start_s
 
     def free(self, tensors: Iterable[TensorId]) -> None:
         """Forget tensors; the block of one that is still viewed here is reused only after its last view.
@@ -142,6 +158,7 @@ class TensorStore:
         with self._lock:
             self._collect()
             for tensor in tensors:
+                self._free_publication(tensor)
                 entry = self._entries.get(tensor)
                 if entry is None or entry.freed:
                     continue
@@ -149,9 +166,39 @@ class TensorStore:
                 self._by_address.pop(entry.address, None)
                 self._release_if_unused(entry)
 
+    def trim(self) -> None:
+        """Give memory of the arena back to the system that was idle since the last call."""
+        with self._lock:
+            self._collect()
+            self._arena.trim()
+
+    def publish(self, elements: int, slot_bytes: int = SLOT_BYTES) -> Publication:
+        """Return a new publication with room for so many elements; `free` its id when nobody asks any more.
+
+        Raises CapacityError if the arena is full.
+        """
+        with self._lock:
+            self._collect()
+            flag_bytes = self._arena.allocate_flag()
+            try:
+                offset_bytes = self._arena.allocate((elements + 1) * slot_bytes)
+            except BaseException:
+                self._arena.release_flag(flag_bytes)
+                raise
+            ref = PublicationRef(self._next_id(), self._worker, offset_bytes, flag_bytes, elements, slot_bytes)
+            self._publications[ref.id] = ref
+        return Publication(self._arena, ref)
+
+    def subscribe(self, ref: PublicationRef, guard: Guard = no_guard) -> Subscription:
+        """Return the consumer's end of a publication, a peer's or our own.
+
+        Raises WorkerError if its owner's arena is not mapped.
+        """
+        return Subscription(self._peer(ref.worker, ref.id), ref, guard)
+
     def add_peer(self, worker: WorkerId, path: str) -> None:
-        """Map a peer's arena. Raises OSError if the file is gone."""
-        peer = SharedMemoryPeer(path)
+        """Map a peer's arena. Raises OSError if it is gone, or cannot be reached from here."""
+        peer = self._arena.attach(path)
         self.remove_peer(worker)
         with self._lock:
             self._peers[worker] = peer
@@ -163,12 +210,39 @@ class TensorStore:
         if peer is not None:
             peer.close()
 
+    def note_peer_gone(self, worker: WorkerId) -> None:
+        """End all waits for elements of a worker that is gone; what it published can still be read."""
+        with self._lock:
+            peer = self._peers.get(worker)
+        if peer is not None:
+            peer.note_owner_gone()
+
+    def close(self) -> None:
+        """Let all peers go, and give up the arena."""
+        for worker in list(self._peers):
+            self.remove_peer(worker)
+        self._arena.close()
+
     def _next_id(self) -> TensorId:
         return TensorId(f"{self._worker}:{next(self._numbers)}")
 
+    def _peer(self, worker: WorkerId, tensor: TensorId) -> PeerArena:
+        """Return a mapped arena; our own one is mapped when it is first asked for."""
+        peer = self._peers.get(worker)
+        if peer is None and worker == self._worker:
+            peer = self._peers.setdefault(worker, self._arena.attach(self._arena.path))
+        if peer is None:
+            raise WorkerError(f"arena of worker {worker} is not mapped: {tensor} is lost", "LostTensor")
+        return peer
+
     def _known(self, tensor: torch.Tensor) -> TensorRef | None:
         """Return the ref whose block a tensor views as a whole, if it is still live."""
-        if tensor.device.type != "cpu" or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+        if (
+            tensor.device != self._arena.device
+            or not tensor.is_contiguous()
+            or tensor.is_conj()
+            or tensor.is_neg()
+        ):
             return None
         entry = self._by_address.get(tensor.data_ptr())
         if entry is None or tuple(tensor.shape) != entry.ref.shape:
@@ -188,7 +262,7 @@ class TensorStore:
                 self._by_address[address] = entry
         return ref
 
-    def _view_own(self, ref: TensorRef) -> Bytes:
+    def _view_own(self, ref: TensorRef) -> Block:
         with self._lock:
             entry = self._entries.get(ref.id)
             if entry is None or entry.freed:
@@ -199,15 +273,12 @@ class TensorStore:
         weakref.finalize(block, self._ended_views.append, ref.id).atexit = False
         return block
 
-    def _fetch(self, ref: TensorRef) -> Bytes:
-        block: Bytes | None = self._fetched.get(ref.id)
+    def _fetch(self, ref: TensorRef) -> Block:
+        block: Block | None = self._fetched.get(ref.id)
         if block is not None:
             return block
-        peer = self._peers.get(ref.worker)
-        if peer is None:
-            raise WorkerError(f"arena of worker {ref.worker} is not mapped: {ref.id} is lost", "LostTensor")
-        # torch aligns to a cache line, numpy does not; kernels then give the same bits as for a view.
-        block = torch.empty(ref.size_bytes, dtype=torch.uint8).numpy()
+        peer = self._peer(ref.worker, ref.id)
+        block = self._landing(ref.size_bytes)
         try:
             peer.read_into(block, ref.offset_bytes, ref.size_bytes)
         except ValueError as exc:
@@ -217,8 +288,27 @@ class TensorStore:
         self._fetched[ref.id] = block
         return block
 
+    def _landing(self, size_bytes: int) -> Block:
+        """Return memory that a peer's tensor can be read into."""
+        if not self._arena.reads_into_arena:
+            # torch aligns to a cache line, numpy does not; kernels then give the same bits as for a view.
+            return torch.empty(size_bytes, dtype=torch.uint8).numpy()
+        offset_bytes = self._allocate(size_bytes)
+        block = self._arena.view(offset_bytes, size_bytes)
+        weakref.finalize(block, self._ended_landings.append, offset_bytes).atexit = False
+        return block
+
+    def _free_publication(self, tensor: TensorId) -> None:
+        """Give back what a publication of this id takes, if there is one; the lock is held."""
+        ref = self._publications.pop(tensor, None)
+        if ref is not None:
+            self._arena.release(ref.offset_bytes)
+            self._arena.release_flag(ref.flag_bytes)
+
     def _collect(self) -> None:
-        """Count down the views that ended; the lock is held."""
+        """Count down the views that ended, and reuse the blocks of fetched tensors; the lock is held."""
+        while self._ended_landings:
+            self._arena.release(self._ended_landings.popleft())
         while self._ended_views:
             entry = self._entries[self._ended_views.popleft()]
             entry.views -= 1

@@ -94,6 +94,7 @@ class Worker:
 
     def _on_peer_arena(self, message: wire.PeerArena) -> None:
         if not message.path:
+            self._parts.store.note_peer_gone(message.worker)
             self._retired.add(message.worker, self._lanes.open_invocations)
             return
         try:
@@ -110,6 +111,7 @@ class Worker:
 
     def _report_stats(self) -> None:
         while not self._stopped.wait(STATS_INTERVAL_S):
+            self._parts.store.trim()
             self._answer(self._stats())
 
     def _stats(self) -> wire.WorkerStats:

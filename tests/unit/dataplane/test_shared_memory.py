@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import uuid
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from comfyserverless.core.errors import CapacityError
+from comfyserverless.dataplane.reservation import CHUNK_BYTES
 from comfyserverless.dataplane.shared_memory import SharedMemoryArena, SharedMemoryPeer, choose_path
 
 
@@ -55,26 +60,72 @@ def test_full_arena_names_the_sizes(tmp_path: Path) -> None:
         arena.allocate(4000)
 
 
-def test_empty_arena_gives_the_memory_of_a_big_block_back_and_can_grow_again(tmp_path: Path) -> None:
+def memory_bytes(arena: SharedMemoryArena) -> int:
+    return os.stat(arena.path).st_blocks * 512
+
+
+def test_block_takes_memory_of_the_file_system_and_gives_it_back(tmp_path: Path) -> None:
     arena = SharedMemoryArena(str(tmp_path / "a"), 160 << 20)
     small, big = arena.allocate(100), arena.allocate(100 << 20)
+    assert 100 << 20 <= memory_bytes(arena) <= 104 << 20
     arena.view(big, 100 << 20)[-1] = 7
     arena.release(big)
-    assert os.stat(arena.path).st_blocks * 512 >= 100 << 20
-    arena.release(small)
-    assert os.stat(arena.path).st_blocks * 512 <= 65 << 20
+    assert memory_bytes(arena) <= 66 << 20, "although a small block is live"
     big = arena.allocate(100 << 20)
-    assert os.stat(arena.path).st_blocks * 512 >= 100 << 20
-    assert arena.view(big, 100 << 20)[-1] == 0
+    assert 100 << 20 <= memory_bytes(arena) <= 104 << 20
+    assert arena.view(big, 100 << 20)[-1] == 0, "holes read as zeros"
+    arena.release(big)
+    arena.release(small)
+    assert memory_bytes(arena) <= 64 << 20
 
 
-def test_arena_takes_memory_in_steps_unless_populated(tmp_path: Path) -> None:
-    lazy = SharedMemoryArena(str(tmp_path / "lazy"), 64 << 20)
-    assert os.stat(lazy.path).st_blocks == 0
-    lazy.allocate(1)
-    assert os.stat(lazy.path).st_blocks * 512 >= 8 << 20
-    ready = SharedMemoryArena(str(tmp_path / "ready"), 1 << 20, populated=True)
-    assert os.stat(ready.path).st_blocks * 512 >= 1 << 20
+def test_idle_memory_stays_for_the_next_block_and_goes_when_it_was_idle_for_a_while(tmp_path: Path) -> None:
+    arena = SharedMemoryArena(str(tmp_path / "a"), 512 << 20)
+    for _ in range(2):
+        arena.release(arena.allocate(100 << 20))
+        arena.trim()
+        assert memory_bytes(arena) >= 100 << 20
+    arena.trim()
+    assert memory_bytes(arena) <= 64 << 20
+
+
+def test_block_takes_memory_where_it_lies_only(tmp_path: Path) -> None:
+    arena = SharedMemoryArena(str(tmp_path / "a"), 96 << 20)  # no power of two: big blocks lie far from the end
+    assert memory_bytes(arena) == 0
+    arena.allocate(1)
+    assert memory_bytes(arena) == CHUNK_BYTES
+    arena.allocate(40 << 20)
+    assert memory_bytes(arena) <= 44 << 20
+    assert arena.reserved_bytes == memory_bytes(arena)
+
+
+def test_populated_arena_has_all_its_memory_and_keeps_it(tmp_path: Path) -> None:
+    arena = SharedMemoryArena(str(tmp_path / "a"), 68 << 20, populated=True)
+    assert memory_bytes(arena) >= 68 << 20
+    arena.release(arena.allocate(60 << 20))
+    assert memory_bytes(arena) >= 68 << 20
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 24 << 20)), max_size=20))
+def test_file_has_memory_for_every_live_block_and_little_else(
+    tmp_path: Path, calls: list[tuple[bool, int]]
+) -> None:
+    arena = SharedMemoryArena(str(tmp_path / uuid.uuid4().hex), 90 << 20)
+    live: dict[int, int] = {}
+    for is_new, number in calls:
+        if is_new:
+            with contextlib.suppress(CapacityError):
+                live[arena.allocate(number)] = number
+        elif live:
+            offset = sorted(live)[number % len(live)]
+            del live[offset]
+            arena.release(offset)
+        needed_bytes = sum(live.values())
+        assert needed_bytes <= memory_bytes(arena)
+        assert memory_bytes(arena) <= needed_bytes + (2 * len(live) + 32) * CHUNK_BYTES
+        assert memory_bytes(arena) <= arena.reserved_bytes + CHUNK_BYTES
+    arena.close()
 
 
 def test_full_file_system_is_a_capacity_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -199,3 +200,11 @@ def test_bad_dtype_name_is_refused(make: Make) -> None:
     forged = TensorRef(ref.id, ref.shape, "save", ref.size_bytes, ref.worker, ref.offset_bytes)
     with pytest.raises(ValueError, match="unknown dtype 'save'"):
         store.get(forged)
+
+
+def test_store_trims_its_arena(make: Make, tmp_path: Path) -> None:
+    store = make(arena_bytes=512 << 20)
+    store.free([store.put(torch.zeros(25 << 20, dtype=torch.float32)).id])
+    for _ in range(2):
+        store.trim()
+    assert os.stat(tmp_path / "w0.0").st_blocks * 512 <= 64 << 20
