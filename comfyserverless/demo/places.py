@@ -5,7 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 DEMO_CHECKPOINT = "shapes_v1.safetensors"
-"""Our own checkpoint in `demo/models` (Stable Diffusion 1.x, 128x128): simple shapes in plain colours."""
+"""Our own checkpoint in `demo/models` (Stable Diffusion 1.x, 64 to 192 px): simple shapes in plain colours."""
+DEMO_LORA = "shapes_outline_lora.safetensors"
+"""Its style LoRA: every object is an outline."""
+DEMO_CONTROLNET = "shapes_edges_controlnet.safetensors"
+"""Its ControlNet: draws along white edges on black."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
