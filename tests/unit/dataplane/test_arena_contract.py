@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from comfyserverless.dataplane.arena import LocalArena
+from comfyserverless.dataplane.nvshmem_arena import NvshmemArena, Place
+from comfyserverless.dataplane.nvshmem_library import NvshmemLibrary
 from comfyserverless.dataplane.shared_memory import SharedMemoryArena
 from tests.support.arena_contract import CHECKS, LEAST_BYTES, Check
+from tests.support.fake_nvshmem import HostMemory, World
 
 Pair = tuple[LocalArena, LocalArena]
 
@@ -23,7 +26,20 @@ def shared_memory(folder: Path) -> Iterator[Pair]:
     reader.close()
 
 
-KINDS: dict[str, Callable[[Path], AbstractContextManager[Pair]]] = {"shared": shared_memory}
+@contextmanager
+def nvshmem(_folder: Path) -> Iterator[Pair]:
+    world = World(ranks=2)
+    arenas = [
+        NvshmemArena(NvshmemLibrary(bindings, HostMemory()), Place("island", rank, 2), world.uid, LEAST_BYTES)
+        for rank, bindings in enumerate(world.ranks)
+    ]
+    yield arenas[0], arenas[1]
+    for arena in arenas:
+        arena.close()
+        arena.finish()
+
+
+KINDS: dict[str, Callable[[Path], AbstractContextManager[Pair]]] = {"shared": shared_memory, "nvshmem": nvshmem}
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
