@@ -49,8 +49,13 @@ class ImageCanny(HostFn):
                 f"edges need images of at least {_LEAST_SIDE_PX}x{_LEAST_SIDE_PX} pixels,"
                 f" not {images.shape[2]}x{images.shape[1]}"
             )
-        magnitude = _thin(*_gradient(_blur(_luma(images.float()))))
-        return {"images": _hysteresis(magnitude, low, high)[..., None].expand(-1, -1, -1, 3)}
+        edges = [_find_edges(image, low, high) for image in images.float().split(1)]
+        return {"images": torch.stack(edges)[..., None].expand(-1, -1, -1, 3)}
+
+
+def _find_edges(image: Tensor, low: float, high: float) -> Tensor:
+    """Return the edges [H, W] of an image [1, H, W, C]; a batch goes one by one, as the steps need memory."""
+    return _hysteresis(_thin(*_gradient(_blur(_luma(image))))[0, 0], low, high)
 
 
 def _luma(images: Tensor) -> Tensor:
@@ -97,13 +102,11 @@ def _thin(magnitude: Tensor, direction: Tensor) -> Tensor:
 
 
 def _hysteresis(magnitude: Tensor, low: float, high: float) -> Tensor:
-    """Keep what is above `low` and touches, over corners too, something kept, or is above `high`: 0 and 1.
+    """Keep what is above `high`, and what is above `low` and connected to it, over corners too.
 
-    magnitude: [B, 1, H, W]. Returns [B, H, W].
+    magnitude: [H, W]. Returns [H, W] float32 of 0 and 1.
     """
-    edges = []
-    for item in magnitude[:, 0].numpy():
-        parts, _ = scipy.ndimage.label(item > low, structure=np.ones((3, 3)))
-        strong = np.unique(parts[item > high])
-        edges.append(torch.from_numpy(np.isin(parts, strong[strong > 0]).astype(np.float32)))
-    return torch.stack(edges)
+    values = magnitude.numpy()
+    parts, _ = scipy.ndimage.label(values > low, structure=np.ones((3, 3)))
+    strong = np.unique(parts[values > high])
+    return torch.from_numpy(np.isin(parts, strong[strong > 0]).astype(np.float32))

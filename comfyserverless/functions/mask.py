@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.functions.host import HostFn
@@ -160,18 +159,22 @@ def batch_of_masks(mask: Tensor) -> Tensor:
 def _dilate(mask: Tensor, steps: int, tapered: bool) -> Tensor:
     """Take `steps` times the largest value of each pixel's neighbourhood: a plus if tapered, else a square."""
     for _ in range(steps):
-        if tapered:
-            tall, wide = (functional.max_pool2d(mask, size, 1, pad) for size, pad in _ARMS)
-            grown = torch.maximum(tall, wide)
-        else:
-            grown = functional.max_pool2d(mask, 3, 1, 1)
+        wide = mask.clone()
+        _raise_to_neighbours(wide, mask, axis=2)
+        grown = wide.clone()
+        _raise_to_neighbours(grown, mask if tapered else wide, axis=1)
         if torch.equal(grown, mask):  # nothing is left to grow into
             break
         mask = grown
     return mask
 
 
-_ARMS = (((3, 1), (1, 0)), ((1, 3), (0, 1)))
+def _raise_to_neighbours(target: Tensor, source: Tensor, axis: int) -> None:
+    """Raise each pixel of the target, in place, to its two neighbours in the source along an axis."""
+    last = source.shape[axis] - 1
+    for to, come_from in ((0, 1), (1, 0)):
+        part = target.narrow(axis, to, last)
+        torch.maximum(part, source.narrow(axis, come_from, last), out=part)
 
 
 def _ramp(distances: Tensor, length: int, side: int) -> Tensor:

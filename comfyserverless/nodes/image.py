@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from comfyserverless.core.errors import PromptError
 from comfyserverless.graph.declaration import InputChoices, InputSpec, NodeDeclaration, OutputSpec
 from comfyserverless.graph.lowering import LoweringContext, NodeResult
 from comfyserverless.nodes.saving import preview_prefix, save_files
@@ -86,10 +85,8 @@ async def _crop_image(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
 
 
 async def _find_edges(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
-    low, high = inputs["low_threshold"], inputs["high_threshold"]
-    if low > high:
-        raise PromptError(f"low_threshold {low} is above high_threshold {high}")
-    edges = ctx.emit("image.canny", images=take_tensor(inputs, "image"), low_threshold=low, high_threshold=high)
+    thresholds = {name: inputs[name] for name in ("low_threshold", "high_threshold")}
+    edges = ctx.emit("image.canny", images=take_tensor(inputs, "image"), **thresholds)
     return NodeResult((edges.out("images"),))
 
 

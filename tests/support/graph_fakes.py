@@ -25,7 +25,6 @@ from comfyserverless.graph.lowering import (
     StepProgress,
 )
 from comfyserverless.nodes.registry import BUILTIN, Registry
-from comfyserverless.nodes.specs import socket, whole
 
 TINY_FILES: Mapping[str, tuple[str, ...]] = {
     "checkpoints": (
@@ -84,14 +83,6 @@ def node_class(name: str, *inputs: InputSpec, outputs: str = "IMAGE", **more: An
 
 #: Classes of ComfyUI that recorded prompts use and the built-in nodes lack.
 RECORDED_CLASSES = (
-    node_class(
-        "EmptyImage",
-        whole("width", 512, 1, 16384, step=1),
-        whole("height", 512, 1, 16384, step=1),
-        whole("batch_size", 1, 1, 4096),
-        whole("color", 0, 0, 0xFFFFFF, step=1, display="color"),
-    ),
-    node_class("ImageInvert", socket("image", "IMAGE")),
     node_class(
         "CLIPLoader",
         InputSpec("clip_name", FileChoices("text_encoders")),

@@ -12,6 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from comfyserverless.core.errors import InvariantError
+from comfyserverless.core.values import ModelRef, Patch
 from comfyserverless.functions.registry import FUNCTIONS
 from comfyserverless.sampling.samplers.registry import SAMPLERS
 from tests.support.analytic_models import CONTROL, MODEL, AnalyticDiffusion, AnalyticPool, conditioning
@@ -233,3 +234,51 @@ def test_dynamic_walk_tells_the_controls_in_range_of_each_level() -> None:
 
 def test_other_walks_tell_of_nothing_upcoming() -> None:
     assert step(AnalyticPool(), begin()["state"], guided())["upcoming"] is None
+
+
+HALF = torch.cat((torch.zeros(1, 32, 24), torch.ones(1, 32, 24)), dim=2)
+
+
+def walk_masked(name: str, mask: Tensor = HALF, **changes: Any) -> dict[str, Any]:
+    """Walk a masked image to its end and return the state there."""
+    pool, call = AnalyticPool(), guided()
+    sides = {side: call[side] for side in ("positive", "negative")}
+    begun = begin(sampler=name, latent={"samples": IMAGE, "noise_mask": mask}, steps=4, **sides, **changes)
+    state = begun["state"]
+    if begun["plan"]["is_dynamic"]:
+        upcoming = begun["plan"]["evaluations"]
+        while upcoming:
+            out = step(pool, state, call)
+            state, upcoming = out["state"], out["upcoming"]
+    else:
+        for _ in range(begun["plan"]["steps"]):
+            state = step(pool, state, call)["state"]
+    return dict(state)
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLERS))
+def test_what_a_mask_keeps_is_the_original_and_the_rest_is_not(name: str) -> None:
+    state = walk_masked(name)
+    samples = end(state)
+    kept, sampled = (samples - IMAGE)[..., :3].abs(), (samples - IMAGE)[..., 3:].abs()
+    if SAMPLERS[name].ends_above_zero:
+        assert 0 < kept.max() < 1.0  # the last level of the walk, times noise, in output units
+    else:
+        assert torch.equal(samples[..., :3], IMAGE[..., :3])
+        walked = end({key: part for key, part in state.items() if key != "original"})
+        torch.testing.assert_close(walked[..., :3], IMAGE[..., :3], atol=1e-3, rtol=0)
+    assert sampled.mean() > 0.5
+
+
+def test_kept_part_still_carries_its_noise_where_the_walk_ends_early() -> None:
+    samples = end(walk_masked("euler", start_step=0, last_step=2))
+    assert (samples - IMAGE)[..., :3].abs().mean() > 1.0
+
+
+def test_cells_that_change_later_stay_nearer_to_the_original() -> None:
+    model = ModelRef(MODEL.file, patches=(Patch("differential_diffusion", (("strength", 1.0),)),))
+    mask = torch.tensor([0.9, 0.9, 0.5, 0.5, 0.1, 0.1]).repeat_interleave(8).expand(1, 32, 48)
+    changed = end(walk_masked("euler", mask, model=model))
+    away = (changed - IMAGE).abs().mean(dim=(0, 1, 2))
+    assert away[:2].mean() > away[4:].mean() > 0
+    assert not torch.equal(changed, end(walk_masked("euler", mask)))

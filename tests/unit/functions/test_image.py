@@ -10,7 +10,7 @@ from PIL import Image
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import FileRef
-from comfyserverless.functions.image import ImageLoad, ImageSave, ImageScale
+from comfyserverless.functions.image import ImageLoad, ImageLoadMask, ImageSave, ImageScale
 
 DATA = Path(__file__).parent / "data"
 """Inputs, and what ComfyUI 0.8.0 made of them."""
@@ -255,3 +255,51 @@ def test_a_picture_without_its_sizes_is_refused_by_name(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(PromptError, match=r"cannot read image 'a\.tiff'"):
         load(path)
+
+
+def load_mask(path: Path, channel: str) -> torch.Tensor:
+    mask: torch.Tensor = ImageLoadMask().execute({}, file=FileRef(str(path)), channel=channel)["mask"]
+    return mask
+
+
+def test_channel_of_a_file_becomes_a_mask(tmp_path: Path) -> None:
+    rgba = pixels(5, 4, 4)
+    Image.fromarray(rgba).save(tmp_path / "a.png")
+    floats = torch.from_numpy(rgba.astype(np.float32) / 255.0)
+    for index, channel in enumerate(("red", "green", "blue")):
+        assert torch.equal(load_mask(tmp_path / "a.png", channel), floats[None, ..., index])
+    assert torch.equal(load_mask(tmp_path / "a.png", "alpha"), 1.0 - floats[None, ..., 3])
+
+
+def test_file_without_alpha_masks_nothing_in_its_own_size(tmp_path: Path) -> None:
+    Image.fromarray(pixels(5, 4, 3)).save(tmp_path / "a.png")
+    assert torch.equal(load_mask(tmp_path / "a.png", "alpha"), torch.zeros(1, 5, 4))
+
+
+def test_gray_file_has_its_values_in_every_colour(tmp_path: Path) -> None:
+    Image.fromarray(np.array([[0, 32768, 65535]], np.uint16)).save(tmp_path / "deep.png")
+    Image.fromarray(np.array([[0, 128, 255]], np.uint8)).save(tmp_path / "gray.png")
+    for name in ("deep", "gray"):
+        assert (load_mask(tmp_path / f"{name}.png", "blue")[0, 0] * 255).round().tolist() == [0, 128, 255]
+
+
+def test_mask_is_of_the_first_frame_turned_upright(tmp_path: Path) -> None:
+    frames = [Image.fromarray(pixels(2, 3, 3)), Image.new("RGB", (3, 2))]
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    frames[0].save(tmp_path / "a.tiff", save_all=True, append_images=frames[1:], exif=exif)
+    mask = load_mask(tmp_path / "a.tiff", "red")
+    assert torch.equal(
+        mask[0], torch.from_numpy(np.rot90(pixels(2, 3, 3), -1)[..., 0].astype(np.float32) / 255.0)
+    )
+
+
+def test_mask_file_that_ends_early_is_used_as_far_as_it_goes_and_others_are_refused(tmp_path: Path) -> None:
+    Image.fromarray(pixels(64, 64, 3)).save(tmp_path / "whole.png")
+    whole = (tmp_path / "whole.png").read_bytes()
+    (tmp_path / "part.png").write_bytes(whole[: len(whole) // 2])
+    expected = load_mask(tmp_path / "whole.png", "red")
+    assert torch.equal(load_mask(tmp_path / "part.png", "red")[:, :10], expected[:, :10])
+    (tmp_path / "bad.png").write_bytes(b"no image")
+    with pytest.raises(PromptError, match=r"cannot read image 'bad\.png'"):
+        load_mask(tmp_path / "bad.png", "red")

@@ -9,7 +9,15 @@ from safetensors.torch import load_file, save_file
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import FileRef
-from comfyserverless.functions.latent import LatentEmpty, LatentLoad, LatentSave, LatentUpscale
+from comfyserverless.functions.latent import (
+    LatentComposite,
+    LatentEmpty,
+    LatentLoad,
+    LatentRepeat,
+    LatentSave,
+    LatentSlice,
+    LatentUpscale,
+)
 
 
 def upscale(
@@ -126,3 +134,66 @@ def test_a_truncated_latent_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cut").write_bytes((tmp_path / "cut").read_bytes()[:-4])
     with pytest.raises(PromptError, match=r"cannot read latent 'cut': .*truncated"):
         LatentLoad().execute({}, file=FileRef(str(tmp_path / "cut")))
+
+
+def composite(to: torch.Tensor, given: torch.Tensor, x: int = 0, y: int = 0, feather: int = 0) -> torch.Tensor:
+    outputs = LatentComposite().execute({}, samples_to=to, samples_from=given, x=x, y=y, feather=feather)
+    samples: torch.Tensor = outputs["samples"]
+    return samples
+
+
+def test_latent_is_put_on_another_where_it_is_asked_for_and_cut_at_the_border() -> None:
+    to = torch.zeros(2, 4, 6, 8)
+    expected = to.clone()
+    expected[:, :, 4:, 5:] = 1.0
+    assert torch.equal(composite(to, torch.ones(1, 4, 5, 5), x=5, y=4), expected)
+    assert to.max() == 0.0
+
+
+def test_latent_beyond_the_border_changes_nothing() -> None:
+    to = torch.randn(1, 4, 3, 3)
+    assert torch.equal(composite(to, torch.ones(1, 4, 2, 2), x=3, feather=1), to)
+
+
+def test_feathered_latent_fades_on_the_borders_that_lie_inside() -> None:
+    inside = composite(torch.zeros(1, 1, 8, 8), torch.ones(1, 1, 6, 4), x=2, y=0, feather=2)[0, 0]
+    assert inside[0].tolist() == [0, 0, 0.5, 1, 1, 0.5, 0, 0]
+    assert inside[:, 3].tolist() == [1, 1, 1, 1, 1, 0.5, 0, 0]
+    corner = composite(torch.zeros(1, 1, 4, 4), torch.ones(1, 1, 4, 4), x=2, y=2, feather=2)[0, 0]
+    assert corner[2:, 2:].tolist() == [[0.25, 0.5], [0.5, 1.0]]
+
+
+def test_feather_mixes_with_what_lies_below() -> None:
+    mixed = composite(torch.full((1, 1, 1, 4), 4.0), torch.full((1, 1, 1, 3), 8.0), x=1, feather=4)
+    assert mixed[0, 0, 0].tolist() == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 2, 2), (1, 16, 2, 2)])
+def test_latents_that_do_not_fit_are_the_prompts_fault(shape: tuple[int, ...]) -> None:
+    with pytest.raises(PromptError, match="cannot be put on one of shape"):
+        composite(torch.zeros(1, 4, 8, 8), torch.zeros(shape))
+
+
+def batch(count: int) -> torch.Tensor:
+    return torch.arange(float(count)).reshape(-1, 1, 1, 1).expand(count, 4, 2, 2)
+
+
+def test_repeated_batch_follows_itself_with_its_masks() -> None:
+    outputs = LatentRepeat().execute({}, samples=batch(2), noise_mask=batch(2)[:, 0], amount=3)
+    assert outputs["samples"][:, 0, 0, 0].tolist() == [0, 1, 0, 1, 0, 1]
+    assert outputs["noise_mask"].shape == (6, 1, 2, 2)
+    assert outputs["noise_mask"][:, 0, 0, 0].tolist() == [0, 1, 0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("mask", [None, torch.ones(1, 2, 2)])
+def test_one_mask_for_a_whole_batch_stays_one(mask: torch.Tensor | None) -> None:
+    repeated = LatentRepeat().execute({}, samples=batch(2), noise_mask=mask, amount=3)["noise_mask"]
+    taken = LatentSlice().execute({}, samples=batch(3), noise_mask=mask, start=1, length=2)["noise_mask"]
+    for found in (repeated, taken):
+        assert found is None if mask is None else torch.equal(found, torch.ones(1, 1, 2, 2))
+
+
+def test_items_are_taken_with_the_masks_that_are_theirs() -> None:
+    outputs = LatentSlice().execute({}, samples=batch(5), noise_mask=batch(2)[:, 0], start=1, length=3)
+    assert outputs["samples"][:, 0, 0, 0].tolist() == [1, 2, 3]
+    assert outputs["noise_mask"][:, 0, 0, 0].tolist() == [1, 0, 1]

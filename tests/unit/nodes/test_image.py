@@ -123,3 +123,33 @@ async def test_scaling_to_nothing_gives_the_image_back() -> None:
 async def test_text_instead_of_images_is_refused() -> None:
     with pytest.raises(PromptError, match="'images' takes a IMAGE, but got str"):
         await lower("SaveImage", images="x", filename_prefix="x")
+
+
+@pytest.mark.parametrize(
+    ("node", "inputs", "function"),
+    [
+        ("EmptyImage", {"width": 3, "height": 2, "batch_size": 4, "color": 0xFF}, "image.empty"),
+        ("ImageInvert", {"image": PICTURES}, "image.invert"),
+        ("ImageCrop", {"image": PICTURES, "width": 5, "height": 6, "x": 7, "y": 8}, "image.crop"),
+        ("Canny", {"image": PICTURES, "low_threshold": 0.1, "high_threshold": 0.3}, "image.canny"),
+    ],
+)
+async def test_image_node_is_one_invocation_of_its_function(
+    node: str, inputs: dict[str, Any], function: str
+) -> None:
+    ctx = FakeContext()
+    value = await output(node, ctx, **inputs)
+    (call,) = ctx.calls
+    given = {"images" if name == "image" else name: each for name, each in inputs.items()}
+    assert (call.function, call.inputs) == (function, given)
+    assert value == Output(call.id, "images")
+
+
+@pytest.mark.parametrize(("factor", "size"), [(1.375, (88, 66)), (0.01, (1, 0)), (0.0235, (2, 1))])
+async def test_factor_of_a_scale_is_rounded_to_whole_pixels(factor: float, size: tuple[int, int]) -> None:
+    ctx = FakeContext()
+    value = await output("ImageScaleBy", ctx, image=PICTURES, upscale_method="area", scale_by=factor)
+    (call,) = ctx.calls
+    assert (call.inputs["width"], call.inputs["height"]) == size
+    assert (call.function, call.inputs["method"], call.inputs["crop"]) == ("image.scale", "area", "disabled")
+    assert value == Output(call.id, "images")

@@ -90,3 +90,65 @@ async def test_autoencoder_turns_latents_into_images_and_back() -> None:
 async def test_value_that_is_no_latent_is_refused(value: object) -> None:
     with pytest.raises(PromptError, match="'samples' takes a LATENT"):
         await output("VAEDecode", samples=value, vae=VAE)
+
+
+MASK = tensor("m", 1, 64, 96)
+
+
+async def test_composite_counts_pixels_in_cells_and_keeps_the_first_latents_rest() -> None:
+    ctx, under = FakeContext(), {"samples": SAMPLES, "noise_mask": MASK}
+    over = {"samples": tensor("o", 1, 4, 2, 2)}
+    place = {"x": 16, "y": 31, "feather": 8}
+    value = await output("LatentComposite", ctx, samples_to=under, samples_from=over, **place)
+    (call,) = ctx.calls
+    assert call.inputs == {
+        "samples_to": SAMPLES,
+        "samples_from": over["samples"],
+        "x": 2,
+        "y": 3,
+        "feather": 1,
+    }
+    assert value == {"samples": Output(call.id, "samples"), "noise_mask": MASK}
+
+
+async def test_repeated_items_get_places_of_their_own() -> None:
+    ctx = FakeContext()
+    latent = {"samples": SAMPLES, "batch_index": [2, 5], "noise_mask": MASK}
+    value = await output("RepeatLatentBatch", ctx, samples=latent, amount=3)
+    (call,) = ctx.calls
+    assert call.inputs == {"samples": SAMPLES, "noise_mask": MASK, "amount": 3}
+    assert value == {
+        "samples": Output(call.id, "samples"),
+        "noise_mask": Output(call.id, "noise_mask"),
+        "batch_index": [2, 5, 6, 9, 10, 13],
+    }
+
+
+async def test_repeated_latent_without_places_and_masks_has_none_after() -> None:
+    ctx = FakeContext()
+    value = await output("RepeatLatentBatch", ctx, samples={"samples": SAMPLES}, amount=2)
+    assert ctx.calls[0].inputs["noise_mask"] is None
+    assert value == {"samples": Output(ctx.calls[0].id, "samples")}
+
+
+async def test_places_of_a_batch_that_is_repeated_over_and_over_end() -> None:
+    latent = {"samples": SAMPLES, "batch_index": list(range(2048))}
+    with pytest.raises(PromptError, match="would have 131072 items, at most 65536"):
+        await output("RepeatLatentBatch", samples=latent, amount=64)
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"), [((1, 2), (1, 2)), ((0, 64), (0, 4)), ((3, 3), (3, 1)), ((63, 1), (3, 1))]
+)
+async def test_items_are_taken_from_what_there_is_and_remember_their_places(
+    asked: tuple[int, int], given: tuple[int, int]
+) -> None:
+    ctx, (start, length) = FakeContext(), given
+    samples = tensor("s", 4, 4, 8, 12)
+    for places in (None, [10, 20, 30, 40]):
+        latent = {"samples": samples} if places is None else {"samples": samples, "batch_index": places}
+        value = await output("LatentFromBatch", ctx, samples=latent, batch_index=asked[0], length=asked[1])
+        call = ctx.calls[-1]
+        assert (call.inputs["start"], call.inputs["length"]) == given
+        assert value["samples"] == Output(call.id, "samples")
+        assert value["batch_index"] == (places or [0, 1, 2, 3])[start : start + length]
