@@ -6,7 +6,8 @@ the posterior, so it is deterministic.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -14,8 +15,10 @@ from torch import Tensor
 from comfyserverless.core.errors import PromptError
 from comfyserverless.models.autoencoder_attention import ConvolutionalAttention
 from comfyserverless.models.autoencoder_layout import autoencoder_config, find_autoencoder
-from comfyserverless.models.modules import build_module, tensor_bytes
 from comfyserverless.models.reading.weights import Weights
+from comfyserverless.models.resident.order import Order, vae_decoder_order, vae_encoder_order
+from comfyserverless.models.resident.residence import Residence
+from comfyserverless.models.resident.skeleton import Runner, steps_of
 
 if TYPE_CHECKING:
     from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
@@ -25,15 +28,18 @@ MAX_BATCH_PX = 1 << 21
 
 
 class Autoencoder:
-    """A KL autoencoder on its device."""
+    """A KL autoencoder on its device; its two halves are loaded apart, as most graphs use one."""
 
-    def __init__(self, module: AutoencoderKL, downscale_px: int) -> None:
-        parameter = module.decoder.conv_in.weight
-        self.latent_channels: int = parameter.shape[1]
-        self.downscale_px = downscale_px
-        self.device = parameter.device
-        self._dtype = parameter.dtype
-        self._module = module
+    def __init__(
+        self, encoder: Runner[AutoencoderKL], decoder: Runner[AutoencoderKL], config: Mapping[str, Any]
+    ) -> None:
+        self.latent_channels: int = config["latent_channels"]
+        self.downscale_px = 2 ** (len(config["block_out_channels"]) - 1)
+        self.device = decoder.device
+        self.residents = (encoder.base, decoder.base)
+        self._dtype = _dtype(self.device)
+        self._encoder = encoder
+        self._decoder = decoder
 
     @torch.no_grad()
     def decode(self, samples: Tensor) -> Tensor:
@@ -48,10 +54,7 @@ class Autoencoder:
                 " the latent belongs to another model family"
             )
         cells = samples.shape[2] * samples.shape[3] * self.downscale_px**2
-        parts = [
-            self._module.decode(part.to(self.device, self._dtype), return_dict=False)[0].float().cpu()
-            for part in torch.split(samples, max(1, MAX_BATCH_PX // cells))
-        ]
+        parts = [self._decode(part) for part in torch.split(samples, max(1, MAX_BATCH_PX // cells))]
         return ((torch.cat(parts) + 1.0) / 2.0).clamp(0.0, 1.0).movedim(1, -1)
 
     @torch.no_grad()
@@ -63,19 +66,18 @@ class Autoencoder:
         """
         cropped = self._crop(pixels)[..., :3].movedim(-1, 1)
         count = max(1, MAX_BATCH_PX // (cropped.shape[2] * cropped.shape[3]))
-        parts = [
-            self._module.encode((part * 2.0 - 1.0).to(self.device, self._dtype))
-            .latent_dist.mode()
-            .float()
-            .cpu()
-            for part in torch.split(cropped, count)
-        ]
-        return torch.cat(parts)
+        return torch.cat([self._encode(part) for part in torch.split(cropped, count)])
 
-    @property
-    def weights_bytes(self) -> int:
-        """Bytes of the weights."""
-        return tensor_bytes(dict(self._module.named_parameters()))
+    def _decode(self, samples: Tensor) -> Tensor:
+        with self._decoder.running() as module:
+            decoded: Tensor = module.decode(samples.to(self.device, self._dtype), return_dict=False)[0]
+            return decoded.float().cpu()
+
+    def _encode(self, pixels: Tensor) -> Tensor:
+        with self._encoder.running() as module:
+            encoded = module.encode((pixels * 2.0 - 1.0).to(self.device, self._dtype))
+            mode: Tensor = encoded.latent_dist.mode()
+            return mode.float().cpu()
 
     def _crop(self, pixels: Tensor) -> Tensor:
         if pixels.ndim != 4 or pixels.shape[-1] < 3:
@@ -89,23 +91,34 @@ class Autoencoder:
         return pixels
 
 
-def load_autoencoder(root: Weights, device: torch.device) -> Autoencoder:
-    """Load the autoencoder of a checkpoint or of a file of its own, in the original or in diffusers' naming.
+def load_autoencoder(root: Weights, residence: Residence) -> Autoencoder:
+    """Make the autoencoder of a file ready to run, in the original or in diffusers' naming.
 
     Raises ModelFileError if the file holds none, or one of another kind.
     """
+    weights = find_autoencoder(root)
+    config = autoencoder_config(weights)
+    skeleton = residence.skeletons.take("vae", config, lambda: _build(config))
+    # Attention's 1x1 convolutions become the linear layers that they are: the same numbers in the same order.
+    recipes = residence.recipes(skeleton, weights, {name: name for name in weights}, _dtype(residence.device))
+
+    def half(kind: str, order: Order, *prefixes: str) -> Runner[AutoencoderKL]:
+        part = {name: recipe for name, recipe in recipes.items() if name.startswith(prefixes)}
+        return Runner(residence.keeper, skeleton, residence.register(kind, part, order), steps_of(order))
+
+    encoder = half("vae encoder", vae_encoder_order(skeleton.module), "encoder.", "quant_conv.")
+    decoder = half("vae decoder", vae_decoder_order(skeleton.module), "decoder.", "post_quant_conv.")
+    return Autoencoder(encoder, decoder, config)
+
+
+def _build(config: Mapping[str, Any]) -> AutoencoderKL:
     from diffusers.models.autoencoders.autoencoder_kl import AutoencoderKL
 
-    weights = find_autoencoder(root)
-    dtype = torch.float32 if device.type == "cpu" else torch.bfloat16
-    tensors = {name: _load(weights, name, dtype).to(device) for name in weights}
-    config = autoencoder_config(weights)
-    module = build_module(lambda: AutoencoderKL(**config), tensors, root.path)
+    module: Any = AutoencoderKL(**config)
     module.set_attn_processor(ConvolutionalAttention())
-    return Autoencoder(module, downscale_px=2 ** (len(config["block_out_channels"]) - 1))
+    built: AutoencoderKL = module
+    return built
 
 
-def _load(weights: Weights, name: str, dtype: torch.dtype) -> Tensor:
-    """Load a tensor; attention's 1x1 convolutions become the linear layers that they are."""
-    tensor = weights.load_real(name, dtype)
-    return tensor[:, :, 0, 0] if ".attentions." in name and tensor.ndim == 4 else tensor
+def _dtype(device: torch.device) -> torch.dtype:
+    return torch.float32 if device.type == "cpu" else torch.bfloat16

@@ -14,8 +14,11 @@ from torch import Tensor
 
 from comfyserverless.core.errors import ModelFileError, PromptError
 from comfyserverless.models.diffusers_names import has_diffusers_names, with_original_names
-from comfyserverless.models.modules import build_module, compute_dtype, tensor_bytes
+from comfyserverless.models.modules import compute_dtype
 from comfyserverless.models.reading.weights import Weights
+from comfyserverless.models.resident.order import controlnet_order
+from comfyserverless.models.resident.residence import Residence
+from comfyserverless.models.resident.skeleton import Runner, steps_of
 from comfyserverless.models.unet import encoder_config
 from comfyserverless.models.unet_layout import UnetLayout, read_layout, unet_names
 
@@ -37,11 +40,11 @@ _POOLED_SUFFIXES = ("_shuffle", "_shuffle_fp16")
 class ControlNet:
     """A ControlNet on its device; path: of its file, for messages."""
 
-    def __init__(self, module: ControlNetModel, layout: UnetLayout, path: str) -> None:
-        parameter = module.conv_in.weight
-        self.device = parameter.device
-        self._dtype = parameter.dtype
-        self._module = module
+    def __init__(self, runner: Runner[ControlNetModel], layout: UnetLayout, path: str) -> None:
+        self.device = runner.device
+        self.resident = runner.base
+        self._dtype = compute_dtype(self.device)
+        self._runner = runner
         self._layout = layout
         self._path = path
 
@@ -56,24 +59,20 @@ class ControlNet:
         float32 tensors [N, ...]. Raises PromptError when the widths belong to another family.
         """
         self._check(x_in, context, adm)
-        blocks, middle = self._module(
-            self._cast(x_in),
-            timesteps.to(self.device),
-            encoder_hidden_states=self._cast(context),
-            controlnet_cond=self._cast(hint),
-            class_labels=None if adm is None or self._layout.adm_width is None else self._cast(adm),
-            return_dict=False,
-        )
+        with self._runner.running() as module:
+            blocks, middle = module(
+                self._cast(x_in),
+                timesteps.to(self.device),
+                encoder_hidden_states=self._cast(context),
+                controlnet_cond=self._cast(hint),
+                class_labels=None if adm is None or self._layout.adm_width is None else self._cast(adm),
+                return_dict=False,
+            )
         return [residual.float() for residual in (*blocks, middle)]
 
     def prepare_hint(self, image: Tensor, width_px: int, height_px: int) -> Tensor:
         """Return an IMAGE [B, H, W, C] as a hint [B, 3, height_px, width_px] (see fit_hint)."""
         return fit_hint(image, width_px, height_px)
-
-    @property
-    def weights_bytes(self) -> int:
-        """Bytes of the weights."""
-        return tensor_bytes(dict(self._module.named_parameters()))
 
     def _check(self, x_in: Tensor, context: Tensor, adm: Tensor | None) -> None:
         layout = self._layout
@@ -108,17 +107,18 @@ def fit_hint(image: Tensor, width_px: int, height_px: int) -> Tensor:
     return F.interpolate(cropped, size=(height_px, width_px), mode="nearest-exact")
 
 
-def load_controlnet(root: Weights, device: torch.device) -> ControlNet:
-    """Load a ControlNet. Raises ModelFileError for files of another kind, naming what is supported."""
+def load_controlnet(root: Weights, residence: Residence) -> ControlNet:
+    """Make a ControlNet ready to run. Raises ModelFileError for other files, naming what is supported."""
     from diffusers.models.controlnets.controlnet import ControlNetModel
 
     weights, names = _find(root)
     layout = read_layout(weights)
-    dtype = compute_dtype(device)
-    tensors = {new: weights.load_real(old, dtype).to(device) for old, new in names.items()}
     config = controlnet_config(weights, layout, root.path)
-    module = build_module(lambda: ControlNetModel(**config), tensors, root.path)
-    return ControlNet(module, layout, root.path)
+    skeleton = residence.skeletons.take("controlnet", config, lambda: ControlNetModel(**config))
+    recipes = residence.recipes(skeleton, weights, {new: old for old, new in names.items()})
+    order = controlnet_order(skeleton.module)
+    base = residence.register("controlnet", recipes, order)
+    return ControlNet(Runner(residence.keeper, skeleton, base, steps_of(order)), layout, root.path)
 
 
 def _find(root: Weights) -> tuple[Weights, dict[str, str]]:

@@ -1,15 +1,18 @@
-"""Hold the models of one worker by handle: load on first use, share, forget the least recently used.
+"""Hold the models of one worker by handle: know them by their files, share them, give them private layers.
 
-Handles with equal files share the base weights; a LoRA adds only the layers that it changes. One lock
-guards loading and the book-keeping, so the lanes of a worker may use the pool at the same time.
+Handles with equal files share the base's layers; a LoRA adds only the layers that it changes. What is taken
+from here has no weights yet: they come layer by layer when it runs, and leave as the keeper says. One lock
+guards the book-keeping, so the lanes of a worker may use the pool at the same time.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
@@ -20,29 +23,65 @@ from comfyserverless.models.controlnet import ControlNet, load_controlnet
 from comfyserverless.models.families.base import DiffusionModel, LoadedNetwork, ModelFacts
 from comfyserverless.models.families.registry import find_network, identify
 from comfyserverless.models.lora.keys import UNET_PREFIXES, clip_layer_names, clip_prefixes, unet_layer_names
-from comfyserverless.models.lora.merge import merge_loras
-from comfyserverless.models.modules import tensor_bytes
+from comfyserverless.models.lora.merge import plan_loras
+from comfyserverless.models.lora.patched import patch_model
 from comfyserverless.models.preview import LatentColours, fit_colours, guess_colours
 from comfyserverless.models.reading.identity import opened
 from comfyserverless.models.reading.weights import Weights
+from comfyserverless.models.resident.keeper import Keeper
+from comfyserverless.models.resident.profiles import ProfileStore
+from comfyserverless.models.resident.residence import Residence
+from comfyserverless.models.resident.run import ResidentModel
+from comfyserverless.models.resident.skeleton import gather
+from comfyserverless.models.resident.transfer import Transfer
 from comfyserverless.models.shelf import Shelf
-from comfyserverless.models.text.clip_files import ClipFile, find_clip_models
+from comfyserverless.models.text.clip import ClipConfig, clip_order
+from comfyserverless.models.text.clip_files import ClipFile, ClipKind, find_clip_models
 from comfyserverless.models.text.encoder import ClipPart, TextEncoder
+from comfyserverless.residency.policy import PolicyName
 
 _logger = logging.getLogger(__name__)
 
 
-class ModelPool:
-    """The models that a worker has in memory.
+@dataclass(frozen=True, slots=True)
+class PoolOptions:
+    """How a pool uses memory.
 
-    budget_bytes: when more is loaded, the least recently used goes first (what a caller still holds lives on);
-    None for no limit.
+    device_bytes: budget of all weights on the device, None for no limit; host_bytes: of the host tier, as
+    weights go to the device; policy: how weights leave; link_gbps: of an emulated link to the device;
+    profiles_folder: where measured layer times are kept between runs, None for nowhere.
     """
 
-    def __init__(self, device: torch.device | None = None, budget_bytes: int | None = None) -> None:
+    device_bytes: int | None = None
+    host_bytes: int = 0
+    policy: PolicyName = "layers"
+    link_gbps: float | None = None
+    profiles_folder: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Clip:
+    """One text model of a file."""
+
+    kind: ClipKind
+    config: ClipConfig
+    resident: ResidentModel
+
+
+class ModelPool:
+    """The models that a worker knows, and their weights."""
+
+    def __init__(self, device: torch.device | None = None, options: PoolOptions | None = None) -> None:
         self.device = device or torch.device("cpu")
+        options = options or PoolOptions()
+        budget_bytes = sys.maxsize if options.device_bytes is None else options.device_bytes
+        transfer = Transfer(self.device, options.host_bytes, options.link_gbps)
+        link = "" if options.link_gbps is None else f"{options.link_gbps} Gbit/s"
+        profiles = ProfileStore(options.profiles_folder, _name_of(self.device), link)
+        self.keeper = Keeper(transfer, budget_bytes, options.policy, profiles)
+        self.residence = Residence(self.keeper)
+        self._shelf = Shelf(self.keeper)
         self._lock = threading.RLock()
-        self._shelf = Shelf(budget_bytes)
         self._facts: dict[FileRef, ModelFacts] = {}
         self._colours: dict[FileRef, LatentColours] = {}
 
@@ -67,22 +106,21 @@ class ModelPool:
         Raises ModelFileError for files that are missing, damaged or not supported.
         """
         with self._lock:
-            base_key = f"network {ref.file}"
-            network: LoadedNetwork = self._shelf.take(base_key, lambda: self._load_network(ref.file))
+            network = self._network(ref.file)
             loras = _effective(ref.loras)
             if not loras:
-                return network.model({})
+                return network.model(None)
             key = f"network {ref.file} {loras}"
-            return self._shelf.take(key, lambda: self._patch_network(network, loras), parent=base_key)
+            return network.model(self._shelf.take(key, lambda: self._patch_network(network, loras)))
 
     def text(self, ref: ClipRef) -> TextEncoder:
         """Return the text encoder of one or more files, with LoRAs merged."""
         with self._lock:
-            base_key = f"text {ref.files}"
-            base = parts = self._shelf.take(base_key, lambda: self._load_clip(ref.files))
-            if loras := _effective(ref.loras):
-                key = f"text {ref.files} {loras}"
-                parts = self._shelf.take(key, lambda: self._patch_clip(base, loras), parent=base_key)
+            with ExitStack() as stack:
+                found = {clip.kind: clip for file in ref.files for clip in self._clips(file, stack)}
+            clips = sorted(found.values(), key=lambda clip: "lhg".index(clip.kind))
+            loras = _effective(ref.loras)
+            parts = tuple(self._clip_part(clip, len(clips), loras) for clip in clips)
             return TextEncoder(parts, ref.last_layer, ref.embeddings)
 
     def vae(self, ref: VaeRef) -> Autoencoder:
@@ -104,12 +142,21 @@ class ModelPool:
 
     @property
     def weights_bytes(self) -> int:
-        """Bytes of all loaded weights, shared ones counted once; never waits for a load."""
-        return self._shelf.total_bytes
+        """Bytes of all resident weights, shared ones counted once; never waits for a load."""
+        return self.keeper.resident_bytes
+
+    def take_waited_s(self) -> float:
+        """Return how long models that this thread ran waited for weights, since the last call."""
+        return self.keeper.take_waited_s()
+
+    def claim(self, claimed_bytes: int) -> int:
+        """Give bytes of the device's budget to communication (see Keeper.claim)."""
+        return self.keeper.claim(claimed_bytes)
 
     def unload_all(self) -> None:
-        """Forget every model."""
+        """Free all weights that nobody uses now, and forget their models."""
         with self._lock:
+            self.keeper.free_all()
             self._shelf.clear()
 
     def _find_colours(self, ref: ModelRef) -> LatentColours:
@@ -123,52 +170,73 @@ class ModelPool:
             _logger.warning("%s: previews have plain colours: %s", ref.file.path, exc)
         return guess_colours(channels)
 
-    def _load_network(self, file: FileRef) -> tuple[LoadedNetwork, int]:
-        with opened(file) as root:
-            family, facts = identify(root)
-            network = family.load(find_network(root), facts, self.device)
-        return network, tensor_bytes(network.parameters())
+    def _network(self, file: FileRef) -> LoadedNetwork:
+        def load() -> tuple[LoadedNetwork, list[ResidentModel]]:
+            with opened(file) as root:
+                family, facts = identify(root)
+                network = family.load(find_network(root), facts, self.residence)
+            return network, [network.resident]
 
-    def _load_clip(self, files: tuple[FileRef, ...]) -> tuple[tuple[ClipPart, ...], int]:
-        with ExitStack() as stack:
-            roots = [stack.enter_context(opened(file)) for file in files]
-            found = {model.kind: model for root in roots for model in _clip_models(root)}
-            parts = tuple(
-                ClipPart(
+        return self._shelf.take(f"network {file}", load)
+
+    def _clips(self, file: FileRef, stack: ExitStack) -> list[_Clip]:
+        """Return the text models of a file; it stays open for as long as files of the same handle are read."""
+
+        def load() -> tuple[list[_Clip], list[ResidentModel]]:
+            models = _clip_models(stack.enter_context(opened(file)))
+            clips = [
+                _Clip(
                     model.kind,
                     model.config,
-                    {name: tensor.to(self.device) for name, tensor in model.load().items()},
-                    default_stop=None if model.kind == "l" and len(found) == 1 else -2,
-                    is_hidden_normalized=model.kind != "g" and len(found) == 1,
+                    self.residence.register(f"text {model.kind}", model.recipes(), clip_order(model.config)),
                 )
-                for model in sorted(found.values(), key=lambda model: "lhg".index(model.kind))
-            )
-        return parts, sum(tensor_bytes(part.weights) for part in parts)
+                for model in models
+            ]
+            return clips, [clip.resident for clip in clips]
 
-    def _load_vae(self, file: FileRef) -> tuple[Autoencoder, int]:
+        return self._shelf.take(f"text {file}", load)
+
+    def _clip_part(self, clip: _Clip, count: int, loras: tuple[LoraRef, ...]) -> ClipPart:
+        models: tuple[ResidentModel, ...] = (clip.resident,)
+        if loras:
+            key = f"{clip.resident.key} {count > 1} {loras}"
+            models = (*models, self._shelf.take(key, lambda: self._patch_clip(clip, count > 1, loras)))
+        return ClipPart(
+            clip.kind,
+            clip.config,
+            gather(models),
+            self.keeper,
+            models,
+            default_stop=None if clip.kind == "l" and count == 1 else -2,
+            is_hidden_normalized=clip.kind != "g" and count == 1,
+        )
+
+    def _load_vae(self, file: FileRef) -> tuple[Autoencoder, tuple[ResidentModel, ...]]:
         with opened(file) as root:
-            vae = load_autoencoder(root, self.device)
-        return vae, vae.weights_bytes
+            vae = load_autoencoder(root, self.residence)
+        return vae, vae.residents
 
-    def _load_controlnet(self, file: FileRef) -> tuple[ControlNet, int]:
+    def _load_controlnet(self, file: FileRef) -> tuple[ControlNet, list[ResidentModel]]:
         with opened(file) as root:
-            controlnet = load_controlnet(root, self.device)
-        return controlnet, controlnet.weights_bytes
+            controlnet = load_controlnet(root, self.residence)
+        return controlnet, [controlnet.resident]
 
-    def _patch_network(self, network: LoadedNetwork, loras: tuple[LoraRef, ...]) -> tuple[DiffusionModel, int]:
-        changed = merge_loras(loras, network.parameters(), unet_layer_names(network.names), UNET_PREFIXES)
-        return network.model(changed), tensor_bytes(changed)
+    def _patch_network(
+        self, network: LoadedNetwork, loras: tuple[LoraRef, ...]
+    ) -> tuple[ResidentModel, list[ResidentModel]]:
+        known = set(network.names.values())
+        changes = plan_loras(loras, known, unet_layer_names(network.names), UNET_PREFIXES)
+        private = patch_model(network.resident, changes, self.device)
+        return private, [private]
 
     def _patch_clip(
-        self, parts: tuple[ClipPart, ...], loras: tuple[LoraRef, ...]
-    ) -> tuple[tuple[ClipPart, ...], int]:
-        patched, size_bytes = [], 0
-        for part in parts:
-            names = clip_layer_names(part.kind, len(parts) > 1, part.weights)
-            changed = merge_loras(loras, part.weights, names, clip_prefixes(part.kind, len(parts) > 1))
-            patched.append(replace(part, weights={**part.weights, **changed}))
-            size_bytes += tensor_bytes(changed)
-        return tuple(patched), size_bytes
+        self, clip: _Clip, is_pair: bool, loras: tuple[LoraRef, ...]
+    ) -> tuple[ResidentModel, list[ResidentModel]]:
+        known = [name for layer in clip.resident.layers for name in layer.parameters]
+        names = clip_layer_names(clip.kind, is_pair, known)
+        changes = plan_loras(loras, set(known), names, clip_prefixes(clip.kind, is_pair))
+        private = patch_model(clip.resident, changes, self.device)
+        return private, [private]
 
 
 def _clip_models(root: Weights) -> list[ClipFile]:
@@ -183,3 +251,7 @@ def _clip_models(root: Weights) -> list[ClipFile]:
 def _effective(loras: tuple[LoraRef, ...]) -> tuple[LoraRef, ...]:
     """Leave out LoRAs of strength zero, which change nothing."""
     return tuple(lora for lora in loras if lora.strength != 0.0)
+
+
+def _name_of(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu x {torch.get_num_threads()}"

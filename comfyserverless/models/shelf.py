@@ -1,69 +1,51 @@
-"""Keep loaded things by key within a byte budget, with parts that share the memory of others.
+"""Keep what is known of models by key, until nothing of them is in memory and others were used since.
 
-A thing with a parent shares the parent's weights, so the parent stays while the thing does. Not safe for
-several threads: the owner locks.
+That is their structure and their places in files, not their weights, which come and go as the keeper says. Not
+safe for several threads: the owner locks.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from comfyserverless.residency.lru import LruBudget
+from comfyserverless.models.resident.keeper import Keeper
+from comfyserverless.models.resident.run import ResidentModel
 
 T = TypeVar("T")
 
+_KEPT = 16
+
 
 class Shelf:
-    """Loaded things by key; the least recently used goes first when the budget is exceeded.
+    """Known models by key; kept: how many stay at least."""
 
-    budget_bytes: None for no limit. What a caller still holds lives on after it left the shelf.
-    """
-
-    def __init__(self, budget_bytes: int | None) -> None:
-        self._limit_bytes = sys.maxsize if budget_bytes is None else budget_bytes
-        self._budget = LruBudget(self._limit_bytes)
-        #: all and only keys that the budget calls resident
-        self._values: dict[str, Any] = {}
-        self._sizes_bytes: dict[str, int] = {}
-        self._parents: dict[str, str] = {}
-
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of everything on the shelf, shared weights counted once."""
-        return self._budget.total_bytes
+    def __init__(self, keeper: Keeper, kept: int = _KEPT) -> None:
+        self._keeper = keeper
+        self._kept = kept
+        #: the thing and its layers, least recently used first
+        self._things: dict[str, tuple[Any, Sequence[ResidentModel]]] = {}
 
     def __contains__(self, key: str) -> bool:
-        return key in self._values
+        return key in self._things
 
-    def take(self, key: str, load: Callable[[], tuple[T, int]], parent: str | None = None) -> T:
-        """Return the thing at `key`, loading it and making room for it if it is not there.
-
-        load: returns the thing and the bytes that it does not share with its parent. parent: a key that is on
-        the shelf. Whatever `load` raises passes through, and nothing has changed then.
-        """
-        if key not in self._values:
-            value, size_bytes = load()
-            self._values[key], self._sizes_bytes[key] = value, size_bytes
-            if parent is not None:
-                self._budget.pin(parent)
-                self._parents[key] = parent
-        gone = self._budget.use(key, self._sizes_bytes[key])
-        while gone:
-            for old in gone:
-                self._drop(old)
-            gone = self._budget.trim(keep=key)
-        taken: T = self._values[key]
+    def take(self, key: str, make: Callable[[], tuple[T, Sequence[ResidentModel]]]) -> T:
+        """Return the thing at `key`, which `make` makes if it is not there; what that raises passes through."""
+        entry = self._things.pop(key, None)
+        self._things[key] = made = make() if entry is None else entry
+        if entry is None:
+            self._drop(len(self._things) - self._kept, keep=key)
+        taken: T = made[0]
         return taken
 
     def clear(self) -> None:
-        """Forget everything."""
-        self._budget = LruBudget(self._limit_bytes)
-        for content in (self._values, self._sizes_bytes, self._parents):
-            content.clear()
+        """Drop all things of which nothing is in memory."""
+        self._drop(len(self._things))
 
-    def _drop(self, key: str) -> None:
-        del self._values[key], self._sizes_bytes[key]
-        if (parent := self._parents.pop(key, None)) is not None:
-            self._budget.unpin(parent)
+    def _drop(self, count: int, keep: str | None = None) -> None:
+        for key in list(self._things):
+            if count <= 0:
+                return
+            if key != keep and all(self._keeper.forget(model) for model in self._things[key][1]):
+                del self._things[key]
+                count -= 1

@@ -10,8 +10,12 @@ from torch import Tensor
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.models.families.base import DiffusionModel, ModelFacts
-from comfyserverless.models.modules import build_module, compute_dtype, share_module
+from comfyserverless.models.modules import compute_dtype
 from comfyserverless.models.reading.weights import Weights
+from comfyserverless.models.resident.order import unet_order
+from comfyserverless.models.resident.residence import Residence
+from comfyserverless.models.resident.run import ResidentModel
+from comfyserverless.models.resident.skeleton import Runner, steps_of
 from comfyserverless.models.residuals import defer
 from comfyserverless.models.unet_layout import UnetLayout, read_layout, unet_names
 
@@ -26,13 +30,15 @@ class UnetModel(DiffusionModel):
     """A U-Net behind the interface that all families share."""
 
     def __init__(
-        self, module: UNet2DConditionModel, facts: ModelFacts, condition: VectorCondition | None
+        self,
+        runner: Runner[UNet2DConditionModel],
+        facts: ModelFacts,
+        condition: VectorCondition | None,
     ) -> None:
-        parameter = module.conv_in.weight
         self.facts = facts
-        self.device = parameter.device
-        self._module = module
-        self._dtype = parameter.dtype
+        self.device = runner.device
+        self._runner = runner
+        self._dtype = compute_dtype(self.device)
         self._condition = condition
 
     @torch.no_grad()
@@ -50,14 +56,15 @@ class UnetModel(DiffusionModel):
         if residuals is not None:
             *blocks, middle = defer(residuals)
             extra = {"down_block_additional_residuals": blocks, "mid_block_additional_residual": middle}
-        output: Tensor = self._module(
-            self._cast(x_in),
-            timesteps.to(self.device),
-            encoder_hidden_states=self._cast(context),
-            class_labels=None if adm is None else self._cast(adm),
-            return_dict=False,
-            **extra,
-        )[0]
+        with self._runner.running() as module:
+            output: Tensor = module(
+                self._cast(x_in),
+                timesteps.to(self.device),
+                encoder_hidden_states=self._cast(context),
+                class_labels=None if adm is None else self._cast(adm),
+                return_dict=False,
+                **extra,
+            )[0]
         return output.float()
 
     def adm(
@@ -95,42 +102,44 @@ class UnetModel(DiffusionModel):
 
 
 class LoadedUnet:
-    """The weights of one U-Net file, shared by every model made from it."""
+    """The U-Net of one file, shared by every model made from it."""
 
     def __init__(
         self,
-        module: UNet2DConditionModel,
+        plain: Runner[UNet2DConditionModel],
         names: Mapping[str, str],
         facts: ModelFacts,
         condition: VectorCondition | None,
     ) -> None:
         self.names = names
-        self._module = module
+        self.resident = plain.base
+        self._plain = plain
         self._facts = facts
         self._condition = condition
 
-    def parameters(self) -> Mapping[str, Tensor]:
-        """Return the parameters by diffusers' names."""
-        return dict(self._module.named_parameters())
-
-    def model(self, replaced: Mapping[str, Tensor]) -> UnetModel:
-        """Return a model that shares all parameters except the `replaced` ones."""
-        module = share_module(self._module, replaced) if replaced else self._module
-        return UnetModel(module, self._facts, self._condition)
+    def model(self, private: ResidentModel | None) -> UnetModel:
+        """Return a model with the layers of the file, under private ones where there are any."""
+        runner = self._plain if private is None else self._plain.with_private(private)
+        return UnetModel(runner, self._facts, self._condition)
 
 
 def load_unet(
-    weights: Weights, facts: ModelFacts, device: torch.device, condition: VectorCondition | None
+    weights: Weights, facts: ModelFacts, residence: Residence, condition: VectorCondition | None
 ) -> LoadedUnet:
-    """Load a U-Net in the original layout. Raises ModelFileError if tensors are missing or do not fit."""
+    """Make a U-Net in the original layout ready to run.
+
+    Raises ModelFileError if tensors are missing or do not fit.
+    """
     from diffusers.models.unets.unet_2d_condition import UNet2DConditionModel
 
     layout = read_layout(weights)
     names = unet_names(layout, weights)
-    dtype = compute_dtype(device)
-    tensors = {new: weights.load_real(old, dtype).to(device) for old, new in names.items()}
-    module = build_module(lambda: UNet2DConditionModel(**unet_config(layout)), tensors, weights.path)
-    return LoadedUnet(module, names, facts, condition)
+    config = unet_config(layout)
+    skeleton = residence.skeletons.take("unet", config, lambda: UNet2DConditionModel(**config))
+    recipes = residence.recipes(skeleton, weights, {new: old for old, new in names.items()})
+    order = unet_order(skeleton.module)
+    base = residence.register("unet", recipes, order)
+    return LoadedUnet(Runner(residence.keeper, skeleton, base, steps_of(order)), names, facts, condition)
 
 
 def unet_config(layout: UnetLayout) -> dict[str, Any]:

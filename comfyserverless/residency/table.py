@@ -91,8 +91,7 @@ class LayerTable:
 
     def remove(self, model: str) -> None:
         """Forget a model. Raises InvariantError if something of it is resident or in use."""
-        record = self._models[model]
-        if any(record.pins) or record.whole_pins or self.present(model):
+        if self.is_in_use(model) or self.present(model):
             raise InvariantError(f"{model!r} is removed while layers of it are there or in use")
         del self._models[model]
 
@@ -120,6 +119,10 @@ class LayerTable:
     def is_complete(self, model: str) -> bool:
         """Return whether all layers are resident."""
         return self._models[model].missing == 0
+
+    def is_in_use(self, model: str) -> bool:
+        """Return whether a run uses or will use the model."""
+        return self._is_active(self._models[model])
 
     def are_resident(self, keys: Iterable[LayerKey]) -> bool:
         """Return whether all of these layers are resident."""

@@ -8,11 +8,11 @@ import os
 import torch
 
 from comfyserverless.core.zygote import SpawnWorker, ZygoteOptions
-from comfyserverless.dataplane.shared_memory import SharedMemoryArena, choose_path
 from comfyserverless.dataplane.store import TensorStore
 from comfyserverless.functions.registry import FUNCTIONS
-from comfyserverless.models.pool import ModelPool
+from comfyserverless.models.pool import ModelPool, PoolOptions
 from comfyserverless.worker import device as devices
+from comfyserverless.worker.arenas import open_arena
 from comfyserverless.worker.environment import default_threads
 from comfyserverless.worker.link import Link, LinkLost, dial
 from comfyserverless.worker.session import Parts, Worker
@@ -26,26 +26,34 @@ def run_worker(options: ZygoteOptions, request: SpawnWorker) -> int:
     """Run a worker in this process until the end; return the exit code."""
     torch.set_num_threads(request.threads or options.threads or default_threads())
     device = devices.choose_device(options.device, request.device_index)
-    pool = ModelPool(device, request.weights_bytes or devices.default_weights_bytes(device))
-    path = choose_path(request.arena_path, request.arena_fallback_path, request.arena_bytes)
-    arena = SharedMemoryArena(path, request.arena_bytes, populated=request.arena_populate)
-    parts = Parts(
-        worker=request.worker,
-        token=request.token,
-        device=device,
-        functions=FUNCTIONS,
-        arena=arena,
-        store=TensorStore(request.worker, arena),
-        pool=pool,
-    )
+    pool = ModelPool(device, _pool_options(request, device))
+    store: TensorStore | None = None
     try:
         with dial(request.link) as connection:
-            Worker(parts, Link(connection)).serve()
+            link = Link(connection)
+            arena = open_arena(request, device, link)
+            store = TensorStore(request.worker, arena)
+            parts = Parts(
+                worker=request.worker,
+                token=request.token,
+                device=device,
+                functions=FUNCTIONS,
+                arena=arena,
+                store=store,
+                pool=pool,
+            )
+            Worker(parts, link).serve()
     except LinkLost as exc:
         log.error("worker %s: %s", request.worker, exc)
-        arena.close()
+        if store is not None:
+            store.close()
         # At once: whatever still runs has nobody to answer to.
         os._exit(LINK_LOST_STATUS)
     finally:
-        arena.close()
+        if store is not None:
+            store.close()
     return 0
+
+
+def _pool_options(request: SpawnWorker, device: torch.device) -> PoolOptions:
+    return PoolOptions(device_bytes=request.weights_bytes or devices.default_weights_bytes(device))

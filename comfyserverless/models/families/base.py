@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 from comfyserverless.models.reading.weights import Weights
+from comfyserverless.models.resident.residence import Residence
+from comfyserverless.models.resident.run import ResidentModel
 
 Prediction = Literal["epsilon", "v_prediction"]
 
@@ -84,20 +86,21 @@ class Family(Protocol):
         root: the whole file; network: the diffusion network in it, without prefix.
         """
 
-    def load(self, network: Weights, facts: ModelFacts, device: torch.device) -> LoadedNetwork:
-        """Load the network. Raises ModelFileError if tensors are missing or do not fit."""
+    def load(self, network: Weights, facts: ModelFacts, residence: Residence) -> LoadedNetwork:
+        """Make the network ready to run; weights follow layer by layer when it does.
+
+        Raises ModelFileError if tensors are missing or do not fit.
+        """
 
 
 class LoadedNetwork(Protocol):
-    """The weights of a network, shared by every handle of the same file.
+    """A network of one file, shared by every handle of that file.
 
-    names: from the tensor name in the file (without prefix) to the parameter's name.
+    names: from the tensor name in the file (without prefix) to the parameter's name; resident: its layers.
     """
 
     names: Mapping[str, str]
+    resident: ResidentModel
 
-    def parameters(self) -> Mapping[str, Tensor]:
-        """Return the parameters by name."""
-
-    def model(self, replaced: Mapping[str, Tensor]) -> DiffusionModel:
-        """Return a model that shares all parameters except the `replaced` ones."""
+    def model(self, private: ResidentModel | None) -> DiffusionModel:
+        """Return a model with the layers of the file, under private ones where there are any."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import torch
-
 from comfyserverless.models.families.base import ModelFacts, Prediction
 from comfyserverless.models.reading.weights import Weights
+from comfyserverless.models.resident.residence import Residence
 from comfyserverless.models.unet import LoadedUnet, VectorCondition, load_unet
 from comfyserverless.models.unet_layout import UnetLayout, read_layout
 
@@ -47,6 +46,6 @@ class UnetFamily:
             adm_width=layout.adm_width,
         )
 
-    def load(self, network: Weights, facts: ModelFacts, device: torch.device) -> LoadedUnet:
-        """Load the U-Net. Raises ModelFileError if tensors are missing or do not fit."""
-        return load_unet(network, facts, device, self.condition)
+    def load(self, network: Weights, facts: ModelFacts, residence: Residence) -> LoadedUnet:
+        """Make the U-Net ready to run. Raises ModelFileError if tensors are missing or do not fit."""
+        return load_unet(network, facts, residence, self.condition)

@@ -7,7 +7,7 @@ applies it. Citations: LoRA (Hu et al. 2021), LoHa and LoKr (Yeh et al. 2023), D
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -125,16 +125,22 @@ class Difference(Delta):
         return None
 
 
+def find_kind(names: Iterable[str]) -> type[Delta] | None:
+    """Return the kind of adapter that tensors of these roles make up, None if they make up none."""
+    names = frozenset(names)
+    if {"up", "down"} <= names:
+        return LowRank
+    if {"hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"} <= names:
+        return Hadamard
+    if all({f"lokr_w{n}"} <= names or {f"lokr_w{n}_a", f"lokr_w{n}_b"} <= names for n in "12"):
+        return Kronecker
+    return Difference if "diff" in names else None
+
+
 def make_delta(factors: Factors) -> Delta | None:
     """Return the adapter that a layer's tensors make up, None if they are incomplete or of an unknown kind."""
-    names = frozenset(factors)
-    if {"up", "down"} <= names:
-        return LowRank(factors)
-    if {"hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"} <= names:
-        return Hadamard(factors)
-    if all({f"lokr_w{n}"} <= names or {f"lokr_w{n}_a", f"lokr_w{n}_b"} <= names for n in "12"):
-        return Kronecker(factors)
-    return Difference(factors) if "diff" in names else None
+    kind = find_kind(factors)
+    return None if kind is None else kind(factors)
 
 
 def _require_size(count: int, shape: torch.Size) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
-from comfyserverless.models.lora.deltas import Delta, Difference, make_delta
+from comfyserverless.models.lora.deltas import Delta, find_kind, make_delta
 from comfyserverless.models.reading.weights import Weights
 
 _ROLES: Mapping[str, str] = {
@@ -34,24 +34,37 @@ _ROLES: Mapping[str, str] = {
 _BIAS_SUFFIXES = (".diff_b", ".b_norm")
 
 
-def read_deltas(weights: Weights) -> tuple[dict[tuple[str, str], Delta], list[str]]:
-    """Return the adapters of a file by (layer's name in it, `weight` or `bias`), and what is not understood."""
-    layers: dict[str, dict[str, Tensor]] = {}
-    deltas: dict[tuple[str, str], Delta] = {}
+@dataclass(frozen=True, slots=True)
+class AdapterNames:
+    """Which tensors of a file make up the adapter of one weight; roles: from the role to the name."""
+
+    roles: Mapping[str, str]
+
+    def read(self, weights: Weights) -> Delta:
+        """Load the factors, as float32. Raises ModelFileError."""
+        delta = make_delta({role: weights.load(name, torch.float32) for role, name in self.roles.items()})
+        assert delta is not None, "find_adapters lists complete ones only"
+        return delta
+
+
+def find_adapters(names: Iterable[str]) -> tuple[dict[tuple[str, str], AdapterNames], list[str]]:
+    """Group tensor names by what they change: (layer's name in the file, `weight` or `bias`).
+
+    Returns also the names, and the layers, that are not understood.
+    """
+    layers: dict[str, dict[str, str]] = {}
+    found: dict[tuple[str, str], AdapterNames] = {}
     unknown: list[str] = []
-    for name in weights:
+    for name in names:
         if (bias := next((s for s in _BIAS_SUFFIXES if name.endswith(s)), None)) is not None:
-            tensor = weights.load(name, torch.float32)
-            deltas[name.removesuffix(bias), "bias"] = Difference({"diff": tensor})
+            found[name.removesuffix(bias), "bias"] = AdapterNames({"diff": name})
         elif (suffix := next((s for s in _ROLES if name.endswith(s)), None)) is not None:
-            layer = layers.setdefault(name.removesuffix(suffix), {})
-            layer[_ROLES[suffix]] = weights.load(name, torch.float32)
+            layers.setdefault(name.removesuffix(suffix), {})[_ROLES[suffix]] = name
         else:
             unknown.append(name)
-    for layer_name, factors in layers.items():
-        delta = make_delta(factors)
-        if delta is None:
+    for layer_name, roles in layers.items():
+        if find_kind(roles) is None:
             unknown.append(layer_name)
         else:
-            deltas[layer_name, "weight"] = delta
-    return deltas, unknown
+            found[layer_name, "weight"] = AdapterNames(roles)
+    return found, unknown

@@ -1,58 +1,80 @@
-"""Merge adapter files into the parameters of a model, in order, returning only what changed."""
+"""Find what adapter files change in a model, and merge it, in order, one parameter at a time."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from comfyserverless.core.values import LoraRef
-from comfyserverless.models.lora.deltas import Delta
-from comfyserverless.models.lora.files import read_deltas
+from comfyserverless.models.lora.files import AdapterNames, find_adapters
 from comfyserverless.models.reading.identity import opened
+from comfyserverless.models.reading.weights import Weights
 
 _logger = logging.getLogger(__name__)
 _NAMED = 3
 
 
-def merge_loras(
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """What one file, at one strength, adds to one parameter; layer: its layer's name in the file."""
+
+    lora: LoraRef
+    layer: str
+    names: AdapterNames
+    weights: Weights
+
+    def add_to(self, weight: Tensor) -> Tensor:
+        """Return a float32 weight with the adapter added; one that does not fit is logged, and changes nothing.
+
+        Raises ModelFileError if the file cannot be read, or is another one by now.
+        """
+        delta = self.names.read(self.weights)
+        try:
+            return delta.merge(weight, self.lora.strength)
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, LookupError, ArithmeticError, ValueError) as exc:
+            path = self.lora.file.path
+            _logger.warning("%s: %s does not fit this model and is skipped: %s", path, self.layer, exc)
+            return weight
+
+
+def plan_loras(
     loras: tuple[LoraRef, ...],
-    parameters: Mapping[str, Tensor],
+    parameters: Container[str],
     layer_names: Mapping[str, str],
     prefixes: tuple[str, ...],
-) -> dict[str, Tensor]:
-    """Return the changed parameters; they have the type and device of the ones in `parameters`.
+) -> dict[str, list[Adapter]]:
+    """Return the adapters of each parameter that files change, in their order; reads headers only.
 
     layer_names: from a layer's name in adapter files to its own; prefixes: how names of this model start in
-    such files, so that names meant for it but not known can be logged. Weights are merged in float32 over all
-    files and rounded once. Raises ModelFileError for files that cannot be read.
+    such files, so that names meant for it but not known can be logged. Raises ModelFileError for files that
+    cannot be read.
     """
-    merged: dict[str, Tensor] = {}
+    planned: dict[str, list[Adapter]] = {}
     for lora in loras:
         with opened(lora.file) as root:
-            deltas, unknown = read_deltas(root)
-        for (name, leaf), delta in deltas.items():
+            found, unknown = find_adapters(root)
+        for (name, leaf), names in found.items():
             target = f"{layer_names.get(name)}.{leaf}"
             if target in parameters:
-                before = merged.get(target)
-                weight = parameters[target].to(torch.float32) if before is None else before
-                merged[target] = _merge_one(lora, name, delta, weight)
+                planned.setdefault(target, []).append(Adapter(lora, name, names, root))
             elif name.startswith(prefixes):
                 unknown.append(name)
         _log_unknown(lora, unknown)
-    return {name: weight.to(parameters[name].dtype) for name, weight in merged.items()}
+    return planned
 
 
-def _merge_one(lora: LoraRef, name: str, delta: Delta, weight: Tensor) -> Tensor:
-    try:
-        return delta.merge(weight, lora.strength)
-    except torch.OutOfMemoryError:
-        raise
-    except (RuntimeError, LookupError, ArithmeticError, ValueError) as exc:
-        _logger.warning("%s: %s does not fit this model and is skipped: %s", lora.file.path, name, exc)
-        return weight
+def merge(parameter: Tensor, adapters: Sequence[Adapter]) -> Tensor:
+    """Return a parameter with adapters added, in its type; summed in float32 over all files, rounded once."""
+    weight = parameter.detach().to(torch.float32)
+    for adapter in adapters:
+        weight = adapter.add_to(weight)
+    return weight.to(parameter.dtype)
 
 
 def _log_unknown(lora: LoraRef, unknown: list[str]) -> None:

@@ -1,12 +1,13 @@
 """Run CLIP text transformers (Radford et al. 2021) on weights held in their file's type, computing in float32.
 
-Weights are a plain mapping from name to tensor in the Hugging Face naming without `text_model.`, so a
-LoRA replaces single entries and shares the rest. Heads are 64 wide in every released CLIP text model.
+Weights are a plain mapping from name to tensor in the Hugging Face naming without `text_model.`, so a LoRA
+replaces single entries and shares the rest, and entries may be filled layer by layer while it runs. Heads are
+64 wide in every released CLIP text model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -35,6 +36,18 @@ class ClipConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ClipInput:
+    """embeds: [N, T, D] float32, without positions; end_at: [N] int64, place of each row's end mark; stop: the
+    layer (counted from the end, -1 is the last) after which `hidden` is taken; enter: called with the number of
+    each layer (see clip_order) but the first before its weights are read."""
+
+    embeds: Tensor
+    end_at: Tensor
+    stop: int
+    enter: Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True)
 class ClipOutput:
     """hidden: [N, T, D] after the layer asked for, not normalised; last: [N, T, D] after the final norm;
     pooled: [N, P] the end mark's features, projected."""
@@ -44,23 +57,28 @@ class ClipOutput:
     pooled: Tensor
 
 
-def run_clip(weights: ClipWeights, config: ClipConfig, embeds: Tensor, end_at: Tensor, stop: int) -> ClipOutput:
-    """Run the transformer on token embeddings.
+def clip_order(config: ClipConfig) -> tuple[tuple[str, ...], ...]:
+    """Return the layers as they are loaded: the embeddings, the transformer's layers, the head."""
+    layers = ((f"encoder.layers.{layer}",) for layer in range(config.layers))
+    return ((), *layers, ("final_layer_norm", "text_projection"))
 
-    embeds: [N, T, D] float32, without positions; end_at: [N] int64, place of each row's end mark; stop: the
-    layer (counted from the end, -1 is the last) after which `hidden` is taken. Inputs are unchanged.
-    """
+
+def run_clip(weights: ClipWeights, config: ClipConfig, inputs: ClipInput) -> ClipOutput:
+    """Run the transformer on token embeddings; inputs are unchanged."""
+    embeds = inputs.embeds
     x = embeds + weights["embeddings.position_embedding.weight"][: embeds.shape[1]].to(_COMPUTE)
     mask = torch.full(
         (x.shape[1], x.shape[1]), -torch.finfo(x.dtype).max, dtype=x.dtype, device=x.device
     ).triu_(1)
     hidden = x
     for layer in range(config.layers):
+        inputs.enter(layer + 1)
         x = _run_layer(weights, config, f"encoder.layers.{layer}.", x, mask)
-        if layer == config.layers + stop:
+        if layer == config.layers + inputs.stop:
             hidden = x
+    inputs.enter(config.layers + 1)
     last = normalize(weights, x)
-    pooled = last[torch.arange(last.shape[0], device=last.device), end_at]
+    pooled = last[torch.arange(last.shape[0], device=last.device), inputs.end_at]
     if "text_projection.weight" in weights:
         pooled = F.linear(pooled, weights["text_projection.weight"].to(_COMPUTE))
     return ClipOutput(hidden, last, pooled)

@@ -1,4 +1,4 @@
-"""Find CLIP text models in checkpoints and in files of their own, and load them under one naming.
+"""Find CLIP text models in checkpoints and in files of their own, and give them one naming.
 
 Both layouts in use are read: Hugging Face's (`text_model.encoder.layers...`, with or without the leading
 `text_model.`) and open_clip's (`transformer.resblocks...`, with fused attention inputs).
@@ -7,12 +7,14 @@ Both layouts in use are read: Hugging Face's (`text_model.encoder.layers...`, wi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Literal
 
-from torch import Tensor
+import torch
 
 from comfyserverless.core.errors import ModelFileError
 from comfyserverless.models.reading.weights import Weights
+from comfyserverless.models.resident.layers import Recipe
 from comfyserverless.models.text.bpe import VOCAB_COUNT
 from comfyserverless.models.text.chunks import CHUNK_TOKENS
 from comfyserverless.models.text.clip import HEAD_WIDTH, ClipConfig
@@ -47,7 +49,7 @@ _LEAST_ROWS = {
 
 
 class ClipFile:
-    """One text model inside a file, found by its names; nothing is loaded until `load`."""
+    """One text model inside a file, found by its names; nothing is loaded."""
 
     def __init__(self, weights: Weights) -> None:
         self._is_open = "transformer.resblocks.0.ln_1.weight" in weights
@@ -63,47 +65,51 @@ class ClipFile:
         self.kind: ClipKind = "g" if layers >= _G_LAYERS else "h" if layers >= _H_LAYERS else "l"
         self.config = ClipConfig(width, layers, is_quick_gelu=self.kind == "l")
 
-    def load(self) -> dict[str, Tensor]:
-        """Load the weights in the file's own types, under Hugging Face names without `text_model.`.
+    def recipes(self) -> dict[str, Recipe]:
+        """Return where the weights come from, under Hugging Face names without `text_model.`.
 
-        Eight-bit weights come as float16. Raises ModelFileError if a tensor is missing or of another shape.
+        They keep the file's types; eight-bit ones become float16. Raises ModelFileError if a tensor is missing
+        or of another shape.
         """
-        tensors = dict(self._open_tensors()) if self._is_open else self._hugging_face_tensors()
-        _check(self._weights.path, self.config, tensors)
-        return {
-            name: tensor.half() if tensor.dtype.itemsize == 1 else tensor for name, tensor in tensors.items()
-        }
+        recipes = dict(self._open_recipes() if self._is_open else self._hugging_face_recipes())
+        _check(self._weights.path, self.config, {name: recipe.shape for name, recipe in recipes.items()})
+        return recipes
 
-    def _hugging_face_tensors(self) -> dict[str, Tensor]:
-        wanted = [
-            name
-            for name in self._weights
-            if name.startswith(("encoder.", "embeddings.", "final_", "text_projection"))
-        ]
-        return {name: self._weights.load_real(name) for name in wanted if not name.endswith("position_ids")}
+    def _recipe(self, source: str) -> Recipe:
+        info = self._weights.info(source)
+        return Recipe(
+            self._weights, source, info.shape, torch.float16 if info.dtype.itemsize == 1 else info.dtype
+        )
 
-    def _open_tensors(self) -> Iterator[tuple[str, Tensor]]:
-        load = self._weights.load_real
-        yield "embeddings.token_embedding.weight", load("token_embedding.weight")
-        yield "embeddings.position_embedding.weight", load("positional_embedding")
+    def _hugging_face_recipes(self) -> Iterator[tuple[str, Recipe]]:
+        for name in self._weights:
+            is_wanted = name.startswith(("encoder.", "embeddings.", "final_", "text_projection"))
+            if is_wanted and not name.endswith("position_ids"):
+                yield name, self._recipe(name)
+
+    def _open_recipes(self) -> Iterator[tuple[str, Recipe]]:
+        yield "embeddings.token_embedding.weight", self._recipe("token_embedding.weight")
+        yield "embeddings.position_embedding.weight", self._recipe("positional_embedding")
         for layer in range(self.config.layers):
             yield from self._open_layer(f"{self._stem}.{layer}.", f"encoder.layers.{layer}.")
         for part in ("weight", "bias"):
-            yield f"final_layer_norm.{part}", load(f"ln_final.{part}")
+            yield f"final_layer_norm.{part}", self._recipe(f"ln_final.{part}")
         if "text_projection" in self._weights:
             self._weights.length("text_projection", 1)
-            yield "text_projection.weight", load("text_projection").transpose(0, 1).contiguous()
+            turned = self._recipe("text_projection")
+            yield "text_projection.weight", replace(turned, shape=turned.shape[::-1], is_transposed=True)
         elif "text_projection.weight" in self._weights:
-            yield "text_projection.weight", load("text_projection.weight")
+            yield "text_projection.weight", self._recipe("text_projection.weight")
 
-    def _open_layer(self, old: str, new: str) -> Iterator[tuple[str, Tensor]]:
+    def _open_layer(self, old: str, new: str) -> Iterator[tuple[str, Recipe]]:
         for part in ("weight", "bias"):
-            fused = self._weights.load_real(f"{old}attn.in_proj_{part}")
+            fused = self._recipe(f"{old}attn.in_proj_{part}")
             for at, name in enumerate("qkv"):
-                piece = fused[at * self.config.width : (at + 1) * self.config.width]
-                yield f"{new}self_attn.{name}_proj.{part}", piece.clone()
+                begin, end = (min(self.config.width * each, *fused.shape[:1]) for each in (at, at + 1))
+                shape = (end - begin, *fused.shape[1:])
+                yield f"{new}self_attn.{name}_proj.{part}", replace(fused, shape=shape, rows=(begin, end))
             for open_name, name in _OPEN_LAYER_NAMES.items():
-                yield f"{new}{name}.{part}", self._weights.load_real(f"{old}{open_name}.{part}")
+                yield f"{new}{name}.{part}", self._recipe(f"{old}{open_name}.{part}")
 
 
 def find_clip_models(weights: Weights) -> list[ClipFile]:
@@ -117,29 +123,27 @@ def find_clip_models(weights: Weights) -> list[ClipFile]:
     return found
 
 
-def _check(path: str, config: ClipConfig, tensors: Mapping[str, Tensor]) -> None:
+def _check(path: str, config: ClipConfig, shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Refuse a text model that cannot run: tensors that are missing or do not fit its width."""
     needed = _shapes(config)
-    missing = [name for name in needed if name not in tensors]
+    missing = [name for name in needed if name not in shapes]
     if missing:
         raise ModelFileError(f"{path}: the text encoder lacks {len(missing)} tensors: {missing[0]} ...")
     if config.width % config.heads:
         raise ModelFileError(f"{path}: the text encoder is {config.width} wide, no multiple of {HEAD_WIDTH}")
-    for name, tensor in tensors.items():
-        wanted = needed.get(name, (None, config.width) if name == "text_projection.weight" else tensor.shape)
-        fits = len(wanted) == tensor.ndim and all(
-            side is None or side == length for side, length in zip(wanted, tensor.shape, strict=True)
+    for name, shape in shapes.items():
+        wanted = needed.get(name, (None, config.width) if name == "text_projection.weight" else shape)
+        fits = len(wanted) == len(shape) and all(
+            side is None or side == length for side, length in zip(wanted, shape, strict=True)
         )
         if not fits:
             shown = ", ".join("any" if side is None else str(side) for side in wanted)
             raise ModelFileError(
-                f"{path}: the text encoder's {name} has the shape {list(tensor.shape)}, not [{shown}]"
+                f"{path}: the text encoder's {name} has the shape {list(shape)}, not [{shown}]"
             )
     for name, least in _LEAST_ROWS.items():
-        if len(tensors[name]) < least:
-            raise ModelFileError(
-                f"{path}: the text encoder's {name} has {len(tensors[name])} rows, not {least}"
-            )
+        if shapes[name][0] < least:
+            raise ModelFileError(f"{path}: the text encoder's {name} has {shapes[name][0]} rows, not {least}")
 
 
 def _shapes(config: ClipConfig) -> dict[str, tuple[int | None, ...]]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from comfyserverless.models.resident.keeper import Keeper
+from comfyserverless.models.resident.run import ResidentModel
 from comfyserverless.models.text.bpe import END_ID
 from comfyserverless.models.text.chunks import Chunk, Token, empty_chunk, tokenize
 from comfyserverless.models.text.clip import (
     ClipConfig,
+    ClipInput,
     ClipOutput,
     ClipWeights,
     embed_tokens,
@@ -31,13 +35,16 @@ PAD_IDS: Mapping[ClipKind, int] = {"l": END_ID, "h": 0, "g": 0}
 class ClipPart:
     """One text model of an encoder.
 
-    default_stop: the layer taken when the graph sets none (None: the last, normalised); is_hidden_normalized:
-    whether an earlier layer goes through the final norm too.
+    weights: empty but while a run is at their layer, see `keeper`; models: whose layers they are, the base
+    first. default_stop: the layer taken when the graph sets none (None: the last, normalised);
+    is_hidden_normalized: whether an earlier layer goes through the final norm too.
     """
 
     kind: ClipKind
     config: ClipConfig
     weights: ClipWeights
+    keeper: Keeper
+    models: tuple[ResidentModel, ...]
     default_stop: int | None
     is_hidden_normalized: bool
 
@@ -85,8 +92,9 @@ def _encode_weighted(part: ClipPart, stop: int | None, chunks: list[Chunk]) -> t
     """Encode chunks in one batch and scale each token's distance from the empty prompt by its weight."""
     is_weighted = any(token.weight != 1.0 for chunk in chunks for token in chunk)
     batch = [*chunks, empty_chunk(PAD_IDS[part.kind])] if is_weighted else chunks
-    output = _run(part, stop, batch)
-    features = _choose(part, stop, output)
+    with part.keeper.running(part.models) as run:
+        output = _run(part, stop, batch, partial(part.keeper.enter, run))
+        features = _choose(part, stop, output)
     for row, chunk in enumerate(chunks):
         for at, token in enumerate(chunk):
             if token.weight != 1.0:
@@ -96,7 +104,7 @@ def _encode_weighted(part: ClipPart, stop: int | None, chunks: list[Chunk]) -> t
     return torch.cat(rows, dim=1).float(), output.pooled[:1].float()
 
 
-def _run(part: ClipPart, stop: int | None, batch: list[Chunk]) -> ClipOutput:
+def _run(part: ClipPart, stop: int | None, batch: list[Chunk], enter: Callable[[int], None]) -> ClipOutput:
     device = part.weights["embeddings.token_embedding.weight"].device
     rows = [_drop_misfits(part, chunk) for chunk in batch]
     embeds = embed_tokens(
@@ -109,9 +117,9 @@ def _run(part: ClipPart, stop: int | None, batch: list[Chunk]) -> ClipOutput:
     ends = [
         next(at for at, token in enumerate(row) if token.id == END_ID and token.vector is None) for row in rows
     ]
-    return run_clip(
-        part.weights, part.config, embeds, torch.tensor(ends, device=device), -1 if stop is None else stop
-    )
+    end_at = torch.tensor(ends, device=device)
+    inputs = ClipInput(embeds, end_at, stop=-1 if stop is None else stop, enter=enter)
+    return run_clip(part.weights, part.config, inputs)
 
 
 def _drop_misfits(part: ClipPart, chunk: Chunk) -> Chunk:

@@ -7,10 +7,11 @@ import torch
 
 from comfyserverless.core.errors import ModelFileError
 from comfyserverless.models.controlnet import fit_hint, load_controlnet
+from comfyserverless.models.pool import ModelPool
 from tests.support.make_tiny_models import controlnet_unet
 from tests.unit.models.files import MINI_UNET, mini_unet, shapes_of
 
-CPU = torch.device("cpu")
+RESIDENCE = ModelPool().residence
 
 
 def test_a_hint_of_the_wanted_size_is_unchanged() -> None:
@@ -35,7 +36,7 @@ def test_a_hint_is_resized_to_nearest_pixels_and_loses_its_alpha() -> None:
 
 def test_a_file_that_is_no_controlnet_is_refused() -> None:
     with pytest.raises(ModelFileError, match=r"mini\.safetensors: is no supported ControlNet"):
-        load_controlnet(shapes_of(mini_unet()), CPU)
+        load_controlnet(shapes_of(mini_unet()), RESIDENCE)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +46,7 @@ def test_relatives_of_controlnets_are_refused_by_kind(name: str, kind: str) -> N
     spec = controlnet_unet(MINI_UNET)
     spec.e(name, 1)
     with pytest.raises(ModelFileError, match=f"is {kind}, which is not supported"):
-        load_controlnet(shapes_of(spec), CPU)
+        load_controlnet(shapes_of(spec), RESIDENCE)
 
 
 @pytest.mark.parametrize("shape", [(1, 1000), (1000, 1), (1, 1), (3, 1000)])

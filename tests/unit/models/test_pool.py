@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from comfyserverless.core.errors import ModelFileError
+from comfyserverless.core.errors import CapacityError, ModelFileError
 from comfyserverless.core.values import ClipRef, FileRef, LoraRef, ModelRef
-from comfyserverless.models.pool import ModelPool
+from comfyserverless.models.pool import ModelPool, PoolOptions
 from comfyserverless.models.preview import guess_colours
 from tests.support.make_tiny_models import Spec, build
 from tests.unit.models.files import mini_clip, mini_unet, write_file
@@ -30,9 +30,10 @@ def test_facts_come_from_the_header_alone(tmp_path: Path) -> None:
 def test_equal_handles_share_their_weights(tmp_path: Path) -> None:
     file = write_file(tmp_path / "l.safetensors", mini_clip())
     pool = ModelPool()
-    first, second = (pool.text(ClipRef((file,), last_layer=layer)) for layer in (None, -2))
-    assert first.parts is second.parts
-    assert pool.weights_bytes == sum(t.nbytes for t in first.parts[0].weights.values())
+    encoders = [pool.text(ClipRef((file,), last_layer=layer)) for layer in (None, -2)]
+    for encoder in encoders:
+        encoder.encode("a cat")
+    assert pool.weights_bytes == sum(t.nbytes for t in mini_clip().values())
 
 
 def test_a_replaced_file_loads_anew(tmp_path: Path) -> None:
@@ -47,19 +48,62 @@ def test_a_replaced_file_loads_anew(tmp_path: Path) -> None:
     assert torch.allclose(after, before + 1, atol=1e-2)
 
 
-def test_the_budget_drops_what_was_used_least_recently(tmp_path: Path) -> None:
+def test_the_budget_frees_the_end_of_what_was_used_least_recently(tmp_path: Path) -> None:
     files = [write_file(tmp_path / f"{at}.safetensors", mini_clip()) for at in range(3)]
     one_bytes = sum(t.nbytes for t in mini_clip().values())
-    pool = ModelPool(budget_bytes=2 * one_bytes)
+    pool = ModelPool(options=PoolOptions(device_bytes=2 * one_bytes))
     encoders = [pool.text(ClipRef((file,))) for file in files]
-    assert pool.weights_bytes == 2 * one_bytes
-    assert pool.text(ClipRef((files[2],))).parts is encoders[2].parts
-    assert pool.text(ClipRef((files[0],))).parts is not encoders[0].parts
+    results = [encoder.encode("a cat")[0] for encoder in encoders]
+    assert all(torch.equal(result, results[0]) for result in results)
+    assert pool.weights_bytes <= 2 * one_bytes
+    present = [pool.keeper.present(encoder.parts[0].models[0]) for encoder in encoders]
+    assert present == [[], [0], [0, 1, 2, 3]], (
+        "layer 0 holds nearly all bytes, so all ends had to go for the last"
+    )
+    again, _ = encoders[0].encode("a cat")
+    assert torch.equal(again, results[0]), "what was freed comes back"
+
+
+def test_a_model_larger_than_the_budget_runs_and_a_layer_larger_is_refused(tmp_path: Path) -> None:
+    file = write_file(tmp_path / "l.safetensors", mini_clip())
+    sizes_bytes = [layer.size_bytes for layer in ModelPool().text(ClipRef((file,))).parts[0].models[0].layers]
+    tight = ModelPool(options=PoolOptions(device_bytes=max(sizes_bytes)))
+    expected, _ = ModelPool().text(ClipRef((file,))).encode("a cat")
+    for _ in range(2):
+        assert torch.equal(tight.text(ClipRef((file,))).encode("a cat")[0], expected)
+        assert tight.weights_bytes <= max(sizes_bytes)
+    with pytest.raises(CapacityError, match="--device-memory"):
+        ModelPool(options=PoolOptions(device_bytes=max(sizes_bytes) - 1)).text(ClipRef((file,))).encode("a cat")
+
+
+def test_space_that_communication_claims_is_given_back_and_can_be_taken_again(tmp_path: Path) -> None:
+    file = write_file(tmp_path / "l.safetensors", mini_clip())
+    budget_bytes = sum(t.nbytes for t in mini_clip().values())
+    pool = ModelPool(options=PoolOptions(device_bytes=budget_bytes))
+    expected, _ = pool.text(ClipRef((file,))).encode("a cat")
+    assert pool.claim(budget_bytes) == 0
+    assert pool.weights_bytes == 0
+    assert pool.claim(0) == 0
+    assert torch.equal(pool.text(ClipRef((file,))).encode("a cat")[0], expected)
+
+
+def test_a_file_that_is_gone_when_its_layers_come_back_is_named(tmp_path: Path) -> None:
+    file = write_file(tmp_path / "l.safetensors", mini_clip())
+    pool = ModelPool()
+    encoder = pool.text(ClipRef((file,)))
+    encoder.encode("a cat")
+    (tmp_path / "l.safetensors").unlink()
+    encoder.encode("what is resident does not need the file")
+    pool.unload_all()
+    with pytest.raises(ModelFileError, match=r"l\.safetensors: cannot be read"):
+        encoder.encode("a cat")
+    assert pool.weights_bytes == 0
 
 
 def test_unload_all_forgets_everything(tmp_path: Path) -> None:
     pool = ModelPool()
-    pool.text(ClipRef((write_file(tmp_path / "l.safetensors", mini_clip()),)))
+    pool.text(ClipRef((write_file(tmp_path / "l.safetensors", mini_clip()),))).encode("a cat")
+    assert pool.weights_bytes > 0
     pool.unload_all()
     assert pool.weights_bytes == 0
 
@@ -74,20 +118,28 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_two_threads_load_a_file_once(tmp_path: Path) -> None:
     ref, pool = ClipRef((write_file(tmp_path / "l.safetensors", mini_clip()),)), ModelPool()
     with ThreadPoolExecutor(2) as executor:
-        encoders = list(executor.map(lambda _: pool.text(ref), range(8)))
-    assert all(encoder.parts is encoders[0].parts for encoder in encoders)
+        results = list(executor.map(lambda _: pool.text(ref).encode("a cat")[0], range(8)))
+    assert all(torch.equal(result, results[0]) for result in results)
+    (model,) = pool.text(ref).parts[0].models
+    assert model.loaded_bytes == sum(t.nbytes for t in mini_clip().values())
 
 
 def test_parts_of_an_old_and_a_new_file_never_meet(tmp_path: Path) -> None:
     path, pool = tmp_path / "m.safetensors", ModelPool()
     network = build(Spec().put("model.diffusion_model.", mini_unet()), "m", torch.float16)
     file = write_file(path, {**network, **mini_clip("cond_stage_model.transformer.")})
-    pool.text(ClipRef((file,)))
+    pool.text(ClipRef((file,))).encode("a cat")
     os.utime(path, ns=(1, 1))
     for load in (lambda: pool.facts(ModelRef(file)), lambda: pool.diffusion(ModelRef(file))):
         with pytest.raises(ModelFileError, match=r"m\.safetensors: was replaced"):
             load()
-    assert pool.text(ClipRef((file,))), "what is loaded already stays good"
+    pool.text(ClipRef((file,))).encode("what is loaded already stays good")
+
+
+def test_quantised_weights_are_refused(tmp_path: Path) -> None:
+    whole = {name: tensor.to(torch.int8) for name, tensor in mini_clip().items()}
+    with pytest.raises(ModelFileError, match="quantised weights are not supported"):
+        ModelPool().text(ClipRef((write_file(tmp_path / "a.safetensors", whole),)))
 
 
 def test_a_lora_that_was_replaced_is_refused(tmp_path: Path) -> None:

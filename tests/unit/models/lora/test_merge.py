@@ -12,7 +12,8 @@ from torch import Tensor
 from comfyserverless.core.values import ClipRef, FileRef, LoraRef
 from comfyserverless.models.lora.deltas import LowRank
 from comfyserverless.models.lora.keys import UNET_PREFIXES, clip_layer_names, unet_layer_names
-from comfyserverless.models.lora.merge import merge_loras
+from comfyserverless.models.lora.merge import merge as merge_adapters
+from comfyserverless.models.lora.merge import plan_loras
 from comfyserverless.models.pool import ModelPool
 from comfyserverless.models.unet_layout import read_layout, unet_names
 from tests.unit.models.files import mini_clip, mini_unet, shapes_of, write_file
@@ -30,7 +31,8 @@ def lora_file(path: Path, name: str, up: str = ".lora_up.weight", down: str = ".
 
 def merge(file: FileRef, *strengths: float, dtype: torch.dtype = torch.float32) -> dict[str, Tensor]:
     parameters = {f"{TARGET}.weight": torch.zeros(8, 8, dtype=dtype), "other.weight": torch.zeros(8, 8)}
-    return merge_loras(tuple(LoraRef(file, s) for s in strengths), parameters, NAMES, UNET_PREFIXES)
+    planned = plan_loras(tuple(LoraRef(file, s) for s in strengths), parameters, NAMES, UNET_PREFIXES)
+    return {name: merge_adapters(parameters[name], adapters) for name, adapters in planned.items()}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,114 @@
+"""Bring blocks from files to the device: through a host tier of recent ones, over a link that may be emulated.
+
+On CUDA, host blocks are pinned and copies run on a stream of their own, for which the computing stream waits.
+On the CPU the host tier is off unless asked for: there the system itself keeps files in memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from comfyserverless.models.resident.blocks import allocate
+from comfyserverless.models.resident.host import HostTier
+from comfyserverless.residency.policy import LayerKey
+
+_BITS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The bytes of a layer on the device; event: on CUDA, what a stream that reads them waits for."""
+
+    data: Tensor
+    event: torch.cuda.Event | None = None
+
+
+class Transfer:
+    """The way from files to one device; used by one thread at a time, except `wait` and `keep_until_done`.
+
+    host_bytes: budget of the host tier. link_gbps: when given, blocks arrive no faster than this many gigabits
+    a second (an emulated link).
+    """
+
+    def __init__(self, device: torch.device, host_bytes: int = 0, link_gbps: float | None = None) -> None:
+        self.device = device
+        self.link_gbps = link_gbps
+        self.host = HostTier(host_bytes)
+        self._is_cuda = device.type == "cuda"
+        self._stream: torch.cuda.Stream | None = None
+
+    def deliver(self, key: LayerKey, size_bytes: int, read: Callable[[Tensor], None]) -> Block:
+        """Return a block on the device. read: fills a host block of this size; what it raises passes."""
+        begin_s = time.perf_counter()
+        host = self.host.get(key)
+        if host is None:
+            is_kept = self.host.make_room(key, size_bytes)
+            host = self._host_block(size_bytes)
+            read(host)
+            if is_kept:
+                self.host.put(key, host)
+            block = self._copy(host) if is_kept or self._is_cuda else Block(host)
+        else:
+            block = self._copy(host)
+        if self.link_gbps is not None:
+            busy_s = size_bytes * _BITS / (self.link_gbps * 1e9)
+            time.sleep(max(0.0, begin_s + busy_s - time.perf_counter()))
+        return block
+
+    def make(self, size_bytes: int, fill: Callable[[Tensor], None]) -> Block:
+        """Return a block whose bytes are computed on the device. fill: does it, on the stream of the copies."""
+        with self._on_stream():
+            data = self._device_block(size_bytes)
+            fill(data)
+            return self._finished(data)
+
+    def wait(self, block: Block) -> None:
+        """Make what is computed from now on wait for a block."""
+        if block.event is not None:
+            torch.cuda.current_stream(self.device).wait_event(block.event)
+
+    def keep_until_done(self, block: Block) -> None:
+        """Keep the memory of a block from being given away before what was queued to read it has run."""
+        if block.event is not None:
+            block.data.record_stream(torch.cuda.current_stream(self.device))
+
+    def _copy(self, host: Tensor) -> Block:
+        with self._on_stream():
+            data = self._device_block(host.nbytes)
+            data.copy_(host, non_blocking=True)
+            return self._finished(data)
+
+    def _finished(self, data: Tensor) -> Block:
+        if not self._is_cuda:
+            return Block(data)
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        event.record()
+        # A pinned block that nobody keeps may be reused by the host at once, so the copy must be over.
+        event.synchronize()
+        return Block(data, event)
+
+    def _host_block(self, size_bytes: int) -> Tensor:
+        if self._is_cuda:
+            return torch.empty(size_bytes, dtype=torch.uint8, pin_memory=True)
+        return allocate(size_bytes)
+
+    def _device_block(self, size_bytes: int) -> Tensor:
+        if self._is_cuda:
+            return torch.empty(size_bytes, dtype=torch.uint8, device=self.device)
+        return allocate(size_bytes)
+
+    @contextmanager
+    def _on_stream(self) -> Iterator[None]:
+        if not self._is_cuda:
+            yield
+            return
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+        with torch.cuda.stream(self._stream):
+            yield
