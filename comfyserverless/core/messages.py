@@ -10,6 +10,7 @@ import msgspec
 
 from comfyserverless.core.ids import InvocationId, TensorId, WorkerId
 from comfyserverless.core.modelfn import FunctionSpec, Lane
+from comfyserverless.core.zygote import IslandPlace
 
 LINK_VERSION = 1
 
@@ -49,6 +50,29 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     torch_version: str
     arena_path: str
     arena_bytes: int
+
+
+class JoinIsland(msgspec.Struct, frozen=True, tag="join_island"):
+    """Worker -> control, before Hello, of a worker that was started with an island.
+
+    uid: of rank 0 only, what all need to find each other; problem: why it cannot take part (empty: it can).
+    """
+
+    worker: WorkerId
+    token: str
+    place: IslandPlace
+    uid: bytes
+    problem: str
+
+
+class IslandReady(msgspec.Struct, frozen=True, tag="island_ready"):
+    """Control -> worker, answer to JoinIsland: start with this uid; if it is empty, use shared memory.
+
+    reason: the problem of the first worker that has one.
+    """
+
+    uid: bytes
+    reason: str
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
@@ -129,5 +153,7 @@ class WorkerStats(msgspec.Struct, frozen=True, tag="stats"):
     weights_bytes: int
 
 
-ToWorker = Welcome | PeerArena | RunInvocation | CancelInvocation | FreeTensors | UnloadModels | Shutdown
-FromWorker = Hello | InvocationDone | InvocationFailed | InvocationCancelled | WorkerStats
+ToWorker = (
+    Welcome | IslandReady | PeerArena | RunInvocation | CancelInvocation | FreeTensors | UnloadModels | Shutdown
+)
+FromWorker = Hello | JoinIsland | InvocationDone | InvocationFailed | InvocationCancelled | WorkerStats

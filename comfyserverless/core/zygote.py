@@ -27,6 +27,17 @@ class ZygoteOptions(msgspec.Struct, frozen=True):
     device: str = "auto"
 
 
+class IslandPlace(msgspec.Struct, frozen=True):
+    """Say which island a worker belongs to: `ranks` workers that start together, this one being `rank`.
+
+    name: no two islands, also one after the other, have the same.
+    """
+
+    name: str
+    rank: int
+    ranks: int
+
+
 class SpawnWorker(msgspec.Struct, frozen=True, tag_field="op", tag="spawn"):
     """Control -> zygote: fork one worker, which dials in to `link`.
 
@@ -35,7 +46,8 @@ class SpawnWorker(msgspec.Struct, frozen=True, tag_field="op", tag="spawn"):
     once the worker is gone. arena_fallback_path: used instead if arena_path's file system has less room
     than arena_bytes (empty: never). threads: torch threads, 0 keeps the zygote's. weights_bytes: budget of
     the model pool, 0 lets the worker choose. device_index: of a CUDA device, None on CPU.
-    arena_populate: touch all pages of the arena at the start.
+    arena_populate: touch all pages of the arena at the start. island: where it is to keep its arena in GPU
+    memory together with others, if they all can (None: never); it then says JoinIsland before its Hello.
     """
 
     worker: WorkerId
@@ -48,6 +60,7 @@ class SpawnWorker(msgspec.Struct, frozen=True, tag_field="op", tag="spawn"):
     device_index: int | None = None
     arena_populate: bool = False
     arena_fallback_path: str = ""
+    island: IslandPlace | None = None
 
 
 class StopZygote(msgspec.Struct, frozen=True, tag_field="op", tag="stop"):

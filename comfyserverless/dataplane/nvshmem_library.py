@@ -100,6 +100,8 @@ class NvshmemLibrary:
         self._bindings = bindings
         self.memory = memory
         self._lock = threading.Lock()
+        for name, value in _ENVIRONMENT.items():  # a unique id holds an address already
+            os.environ.setdefault(name, value)
 
     def new_uid(self) -> bytes:
         """Return what all ranks need to find each other. Of rank 0 only: it listens until all have come."""
@@ -112,8 +114,6 @@ class NvshmemLibrary:
         """Join the world. Collective. Raises NvshmemUnavailable if the library refuses."""
         if len(uid) != UID_BYTES:
             raise ValueError(f"a unique id has {UID_BYTES} bytes, not {len(uid)}")
-        for name, value in _ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
         with self._call() as bindings:
             own, attributes = bindings.uniqueid(), bindings.InitAttr()
             ctypes.memmove(own.ptr, uid, UID_BYTES)
@@ -122,6 +122,9 @@ class NvshmemLibrary:
                 bindings.hostlib_init_attr(int(bindings.Flags.INIT_WITH_UNIQUEID), attributes.ptr)
             except bindings.NVSHMEMError as exc:
                 raise NvshmemUnavailable(f"NVSHMEM does not start: {exc}") from exc
+            # Without a usable device the library only finds its peers, and reports no error.
+            if bindings.init_status() < int(bindings.Init_status.STATUS_IS_INITIALIZED):
+                raise NvshmemUnavailable("NVSHMEM does not start: its device cannot be used")
 
     def allocate(self, size_bytes: int) -> int:
         """Return the address of symmetric memory, zeroed. Collective; holds the interpreter lock meanwhile.

@@ -101,7 +101,7 @@ class Execution:
             self.weights_bytes = self._pool.weights_bytes
         clock.enter("transfer_s")
         # Outside of inference mode, so that a function may still ask for gradients on its inputs.
-        inputs, _ = self._store.get_tree(refs)
+        inputs, _ = self._store.get_tree(refs, on_host=run.lane == "cpu")
         clock.enter("compute_s")
         with torch.inference_mode():
             return function.execute(components, **inputs)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from comfyserverless.core import messages as wire
+from comfyserverless.core.errors import InvariantError
 from comfyserverless.core.ids import InvocationId, WorkerId
 from comfyserverless.core.modelfn import Lane
 from comfyserverless.dataplane.arena import LocalArena
@@ -89,6 +90,8 @@ class Worker:
                 self._on_peer_arena(message)
             case wire.UnloadModels():
                 self._lanes.call("gpu", self._execution.unload_models)
+            case wire.IslandReady():
+                raise InvariantError("an island was ready after Hello")
             case wire.Welcome(version=version):
                 log.debug("worker %s joined, link version %d", self._parts.worker, version)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.client import Client
-from tests.support.server import RunningServer, shared_memory_of
+from tests.support.server import SHM, RunningServer, shared_memory_of
 
 START = Callable[..., RunningServer]
 
@@ -41,3 +42,22 @@ def test_control_process_loads_no_torch(start_server: START) -> None:
     maps = Path(f"/proc/{server.process.pid}/maps").read_text()
     assert "libtorch" not in maps
     assert "numpy" not in maps
+
+
+async def test_workers_without_gpus_say_so_once_each_and_share_memory_of_the_host(start_server: START) -> None:
+    server = start_server("--arena", "nvshmem", "--arena-memory", "128M", "--workers", "2")
+    workers = await wait_for_workers(server)
+    assert [worker["arena_bytes"] for worker in workers] == [128 << 20] * 2
+    line = "cannot keep results in GPU memory: there is no GPU; using shared memory"
+    assert server.log().count(line) == 2
+
+
+async def test_what_a_killed_server_left_is_removed_by_the_next_one(start_server: START) -> None:
+    killed = start_server()
+    await wait_for_workers(killed)
+    left = shared_memory_of(killed.pids())
+    killed.process.kill()
+    killed.process.wait(10)
+    assert not killed.settled_pids(within_s=10), "its workers end with it"
+    start_server().stop()
+    assert not [name for name in os.listdir(SHM) if f"-{killed.process.pid}-" in name or SHM + name in left]

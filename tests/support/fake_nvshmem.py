@@ -32,6 +32,12 @@ class CmpType(IntEnum):
     CMP_GE = 4
 
 
+class InitStatus(IntEnum):
+    STATUS_IS_BOOTSTRAPPED = 1
+    STATUS_IS_INITIALIZED = 2
+    STATUS_LIMITED_MPG = 3
+
+
 class NvshmemError(Exception):
     """What the library raises."""
 
@@ -90,6 +96,7 @@ class Bindings:
     Flags = Flags
     Signal_op = SignalOp
     Cmp_type = CmpType
+    Init_status = InitStatus
     NVSHMEMError = NvshmemError
 
     def __init__(self, world: World, rank: int) -> None:
@@ -99,6 +106,7 @@ class Bindings:
         self.heap: np.ndarray[Any, np.dtype[np.uint8]] | None = None
         self.is_started = False
         self.refuses = False
+        self.status = InitStatus.STATUS_LIMITED_MPG
 
     @property
     def base(self) -> int:
@@ -127,6 +135,9 @@ class Bindings:
         if self.refuses:
             raise NvshmemError("status 7")
         self.is_started = True
+
+    def init_status(self) -> int:
+        return self.status
 
     def calloc(self, count: int, size_bytes: int) -> int:
         assert self.is_started

@@ -1,7 +1,8 @@
 """Listen for workers: one websocket each, on a unix socket of this host.
 
-A link starts with Hello and the token that its worker was started with; everything before that, and every
-frame that is no message, ends the link. The end of a link is the loss of its worker.
+A link starts with Hello and the token that its worker was started with (before it, there may be JoinIsland with
+the same token); everything else before that, and every frame that is no message, ends the link. The end of a
+link is the loss of its worker.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Protocol
 import msgspec
 from aiohttp import WSMsgType, web
 
+from comfyserverless.control.workers.islands import Islands
 from comfyserverless.core import messages as wire
 from comfyserverless.core.ids import WorkerId
 
@@ -74,6 +76,7 @@ class LinkServer:
         #: all and only workers that are joined.
         self._outboxes: dict[WorkerId, _Outbox] = {}
         self._arenas: dict[WorkerId, wire.PeerArena] = {}
+        self._islands = Islands()
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[wire.FromWorker] = msgspec.msgpack.Decoder(wire.FromWorker)
         self._runner: web.AppRunner | None = None
@@ -122,15 +125,23 @@ class LinkServer:
         return socket
 
     async def _read_hello(self, socket: web.WebSocketResponse) -> wire.Hello | None:
+        first = await self._read(socket)
+        if isinstance(first, wire.JoinIsland) and self._is_known(first):
+            await socket.send_bytes(self._encoder.encode(await self._islands.join(first)))
+            first = await self._read(socket)
+        if not isinstance(first, wire.Hello) or first.version != wire.LINK_VERSION:
+            return None
+        return first if self._is_known(first) and first.worker not in self._outboxes else None
+
+    async def _read(self, socket: web.WebSocketResponse) -> wire.FromWorker | None:
         try:
-            hello = self._decoder.decode(await socket.receive_bytes(timeout=_HELLO_TIMEOUT_S))
+            return self._decoder.decode(await socket.receive_bytes(timeout=_HELLO_TIMEOUT_S))
         except (TimeoutError, TypeError, msgspec.DecodeError):
             return None
-        if not isinstance(hello, wire.Hello) or hello.version != wire.LINK_VERSION:
-            return None
-        token = self._owner.token_of(hello.worker)
-        is_known = token is not None and hmac.compare_digest(token, hello.token)
-        return hello if is_known and hello.worker not in self._outboxes else None
+
+    def _is_known(self, message: wire.Hello | wire.JoinIsland) -> bool:
+        token = self._owner.token_of(message.worker)
+        return token is not None and hmac.compare_digest(token, message.token)
 
     def _join(self, hello: wire.Hello, socket: web.WebSocketResponse) -> None:
         self._outboxes[hello.worker] = _Outbox(socket)

@@ -107,6 +107,7 @@ class WorkerPool:
         if wrong:
             raise InvariantError(f"worker {hello.worker} declares other ports for {', '.join(wrong)}")
         self._joined[hello.worker] = _Joined(hello, None, time.monotonic())
+        self._processes.note_arena(hello.arena_path)
         log.info("worker %s is ready (pid %d, %s)", hello.worker, hello.pid, hello.device.name)
         self.dispatcher.worker_joined(hello.worker, hello.lanes)
 
@@ -125,7 +126,7 @@ class WorkerPool:
                 self.dispatcher.cancelled(worker, message)
             case wire.WorkerStats():
                 state.stats = message
-            case wire.Hello():
+            case wire.Hello() | wire.JoinIsland():
                 raise InvariantError(f"worker {worker} said hello twice")
 
     def lost(self, worker: WorkerId) -> None:

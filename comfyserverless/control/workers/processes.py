@@ -1,7 +1,8 @@
 """Keep the worker processes alive: one zygote that has torch imported, and one forked worker per slot.
 
 A slot whose process ends gets a new incarnation (a new worker id) at once; one that keeps dying young
-waits longer each time. Arena files are removed here when their worker is gone.
+waits longer each time. Workers whose arenas are in GPU memory are an island: when one of them ends, the others
+are ended too, and all start again together. Arena files are removed here when their worker is gone.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 
 import msgspec
 
 from comfyserverless.control.workers.scratch import Scratch, shared_folder
 from comfyserverless.control.workers.sizing import (
+    GPU_ARENA_BYTES,
     arena_share_bytes,
     count_gpus,
     free_bytes,
@@ -33,6 +36,7 @@ from comfyserverless.core.ids import WorkerId
 from comfyserverless.core.zygote import (
     Exited,
     FromZygote,
+    IslandPlace,
     Ready,
     SpawnWorker,
     StopZygote,
@@ -65,6 +69,14 @@ class Slot:
     arena_paths: tuple[Path, ...] = ()
 
 
+class _Bond(Enum):
+    """Whether the workers live and die together."""
+
+    NONE = auto()
+    OPEN = auto()  # they are to be an island, and have not said yet whether they are
+    ISLAND = auto()
+
+
 def plan_slots(config: WorkerConfig, gpus: int, cores: int) -> tuple[list[Slot], int]:
     """Return the slots and the torch threads of each: an equal share of the cores, less one in all."""
     count = config.workers or max(1, gpus)
@@ -95,6 +107,8 @@ class WorkerProcesses:
         memory_bytes = host_memory_bytes()
         self._weights_bytes = memory_bytes // 2 // len(self.slots)
         self._arena_bytes = _arena_bytes(config, memory_bytes, len(self.slots))
+        self._bond = _Bond.OPEN if config.arena_kind == "nvshmem" else _Bond.NONE
+        self._island_starts = 0
         self._zygote: asyncio.subprocess.Process | None = None
         self._is_ready = False
         self._is_stopping = False
@@ -128,6 +142,11 @@ class WorkerProcesses:
     def slot_of(self, worker: WorkerId) -> Slot | None:
         """Return the slot whose present incarnation is this worker."""
         return next((slot for slot in self.slots if slot.worker == worker), None)
+
+    def note_arena(self, path: str) -> None:
+        """Take note of where a worker that was just started has its arena."""
+        if self._bond is _Bond.OPEN:
+            self._bond = _Bond.ISLAND if path.startswith("nvshmem:") else _Bond.NONE
 
     def kill(self, worker: WorkerId) -> None:
         """End a worker that does not answer; it is restarted like any that dies."""
@@ -188,8 +207,7 @@ class WorkerProcesses:
         if isinstance(report, Ready):
             self._is_ready = True
             log.info("worker imports took %.1f s", report.import_s)
-            for each in self.slots:
-                self._spawn(each)
+            self._spawn_all()
             return
         slot = self.slot_of(report.worker)
         if slot is None:
@@ -203,13 +221,37 @@ class WorkerProcesses:
         if not self._is_stopping:
             log.warning("worker %s (pid %d) ended with status %d", report.worker, report.pid, report.status)
         self._over(slot)
+        if self._bond is not _Bond.NONE and not self._is_stopping:
+            self._end_island()
         self._respawn_later(slot)
+
+    def _end_island(self) -> None:
+        """End the workers that shared GPU memory with one that ended; one that never formed is given up."""
+        if self._bond is _Bond.OPEN:
+            log.error("workers cannot share GPU memory; starting them again with shared memory")
+            self._bond = _Bond.NONE
+        for slot in self.slots:
+            if slot.worker is not None:
+                self.kill(slot.worker)
+        if self._bond is _Bond.ISLAND and all(slot.pid is None for slot in self.slots):
+            self._bond = _Bond.OPEN
 
     def _over(self, slot: Slot) -> None:
         worker, slot.pid = slot.worker, None
         _remove_arena(slot)
         if worker is not None:
             self._on_exited(worker)
+
+    def _spawn_all(self) -> None:
+        self._island_starts += 1
+        for slot in self.slots:
+            self._spawn(slot)
+
+    def _place_of(self, slot: Slot) -> IslandPlace | None:
+        if self._bond is _Bond.NONE:
+            return None
+        name = f"{self._scratch.tag}-{self._island_starts}"
+        return IslandPlace(name, self.slots.index(slot), len(self.slots))
 
     def _spawn(self, slot: Slot) -> None:
         slot.worker = WorkerId(f"{slot.name}.{slot.starts}")
@@ -229,6 +271,7 @@ class WorkerProcesses:
                 threads=self._threads,
                 weights_bytes=0 if slot.device_index is not None else self._weights_bytes,
                 device_index=slot.device_index,
+                island=self._place_of(slot),
             )
         )
 
@@ -238,14 +281,18 @@ class WorkerProcesses:
         is_young = time.monotonic() - slot.started_at_s < _YOUNG_S
         slot.young_deaths = slot.young_deaths + 1 if is_young else 0
         delay_s = min(2.0 ** (slot.young_deaths - 2), _MAX_BACKOFF_S) if slot.young_deaths > 1 else 0.0
-        task = asyncio.create_task(self._respawn(slot, delay_s))
+        task = asyncio.create_task(self._respawn(slot, delay_s, self._island_starts))
         self._respawns.add(task)
         task.add_done_callback(self._respawns.discard)
 
-    async def _respawn(self, slot: Slot, delay_s: float) -> None:
+    async def _respawn(self, slot: Slot, delay_s: float, island_starts: int) -> None:
         await asyncio.sleep(delay_s)
-        if self._is_ready and not self._is_stopping and slot.pid is None:
+        if not self._is_ready or self._is_stopping or slot.pid is not None:
+            return
+        if self._bond is _Bond.NONE:
             self._spawn(slot)
+        elif island_starts == self._island_starts and all(each.pid is None for each in self.slots):
+            self._spawn_all()
 
     def _write(self, message: ToZygote) -> None:
         assert self._zygote is not None
@@ -262,6 +309,8 @@ class WorkerProcesses:
 
 
 def _arena_bytes(config: WorkerConfig, memory_bytes: int, workers: int) -> int:
+    if config.arena_kind == "nvshmem" and count_gpus():
+        return config.arena_bytes or GPU_ARENA_BYTES
     if config.arena_bytes:
         return given_arena_bytes(config.arena_bytes, memory_bytes, workers)
     return arena_share_bytes(memory_bytes, free_bytes(shared_folder()), workers)

@@ -10,6 +10,7 @@ from pathlib import Path
 from comfyserverless.core.errors import ConfigError
 
 LEAST_ARENA_BYTES = 2 << 30
+GPU_ARENA_BYTES = 4 << 30
 
 
 def count_gpus() -> int:

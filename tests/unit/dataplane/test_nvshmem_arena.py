@@ -17,7 +17,16 @@ from comfyserverless.dataplane.nvshmem_library import (
     find_library,
 )
 from comfyserverless.dataplane.store import TensorStore
-from tests.support.fake_nvshmem import LARGEST_HEAP_BYTES, STREAM, CmpType, Flags, HostMemory, SignalOp, World
+from tests.support.fake_nvshmem import (
+    LARGEST_HEAP_BYTES,
+    STREAM,
+    CmpType,
+    Flags,
+    HostMemory,
+    InitStatus,
+    SignalOp,
+    World,
+)
 
 SIZE_BYTES = 1 << 20
 FLAGS_BYTES = 2 * FLAGS_OF_A_RANK * 8
@@ -178,6 +187,10 @@ def test_library_that_refuses_or_has_no_memory_is_unavailable() -> None:
     world = World(ranks=1)
     world.ranks[0].refuses = True
     with pytest.raises(NvshmemUnavailable, match="does not start: status 7"):
+        NvshmemArena(NvshmemLibrary(world.ranks[0], HostMemory()), Place("i", 0, 1), world.uid, SIZE_BYTES)
+    world = World(ranks=1)
+    world.ranks[0].status = InitStatus.STATUS_IS_BOOTSTRAPPED
+    with pytest.raises(NvshmemUnavailable, match="its device cannot be used"):
         NvshmemArena(NvshmemLibrary(world.ranks[0], HostMemory()), Place("i", 0, 1), world.uid, SIZE_BYTES)
     with pytest.raises(ValueError, match="128 bytes, not 3"):
         library.start(b"abc", 0, 1)

@@ -13,6 +13,7 @@ import pytest
 from comfyserverless.control.workers.links import LinkServer
 from comfyserverless.core import messages as wire
 from comfyserverless.core.ids import WorkerId
+from comfyserverless.core.zygote import IslandPlace
 
 TOKEN = "secret"
 ENCODE = msgspec.msgpack.encode
@@ -115,6 +116,27 @@ async def test_anybody_else_is_turned_away(link: Wire, first: bytes) -> None:
     assert message.type is aiohttp.WSMsgType.CLOSE
     assert message.data == 1008
     assert link.owner.told == []
+
+
+def join_island(rank: int, token: str = TOKEN) -> wire.JoinIsland:
+    uid = b"uid" if rank == 0 else b""
+    return wire.JoinIsland(WorkerId(f"w{rank}.0"), token, IslandPlace("i", rank, 2), uid, "")
+
+
+async def test_workers_of_an_island_hear_of_each_other_before_they_say_hello(link: Wire) -> None:
+    sockets = [await link.dial(ENCODE(join_island(rank))) for rank in (0, 1)]
+    for socket in sockets:
+        assert await receive(socket) == wire.IslandReady(b"uid", "")
+    assert link.owner.told == []
+    for rank, socket in enumerate(sockets):
+        await socket.send_bytes(ENCODE(hello(f"w{rank}.0")))
+        assert isinstance(await receive(socket), wire.Welcome)
+        await link.owner.until(f"joined w{rank}.0")
+
+
+async def test_stranger_cannot_join_an_island(link: Wire) -> None:
+    socket = await link.dial(ENCODE(join_island(0, token="guess")))
+    assert (await socket.receive(timeout=5)).type is aiohttp.WSMsgType.CLOSE
 
 
 async def test_second_link_of_a_joined_worker_is_turned_away(link: Wire) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from comfyserverless.control.workers.scratch import Scratch
 from comfyserverless.core.config import WorkerConfig
 from comfyserverless.core.errors import ConfigError
 from comfyserverless.core.ids import WorkerId
+from comfyserverless.core.zygote import Exited, Ready, Spawned, SpawnWorker, decode_request
 
 
 @pytest.mark.parametrize(
@@ -69,3 +72,85 @@ async def test_stopping_removes_arenas_from_memory_and_from_disk(tmp_path: Path)
     await processes.stop()
     assert not any(path.exists() for path in arenas)
     scratch.close()
+
+
+class Zygote:
+    """Read what a real zygote would be told; its workers are numbers."""
+
+    returncode = None
+
+    def __init__(self) -> None:
+        self.stdin = self
+        self.spawned: list[SpawnWorker] = []
+
+    def write(self, line: bytes) -> None:
+        request = decode_request(line)
+        assert isinstance(request, SpawnWorker)
+        self.spawned.append(request)
+
+    def places(self) -> list[tuple[str, int, int] | None]:
+        """Return (last part of the island's name, rank, ranks) of what was spawned since the last call."""
+        spawned, self.spawned = self.spawned, []
+        places = [each.island for each in spawned]
+        return [place and (place.name.rpartition("-")[2], place.rank, place.ranks) for place in places]
+
+
+class Island:
+    """Worker processes that are to be an island of two."""
+
+    def __init__(self, scratch: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
+        config = WorkerConfig(workers=2, arena_kind="nvshmem")
+        self.processes = WorkerProcesses(config, "unix:none", scratch, lambda _: None)
+        self.zygote = Zygote()
+        self.killed: list[str] = []
+        monkeypatch.setattr(self.processes, "_zygote", self.zygote)
+        monkeypatch.setattr(self.processes, "kill", self.killed.append)
+        self.processes._on_report(Ready(1, 0.1))
+        self.report_spawned()
+
+    def report_spawned(self) -> None:
+        for pid, slot in enumerate(self.processes.slots):
+            assert slot.worker is not None
+            self.processes._on_report(Spawned(slot.worker, pid + 1))
+
+    async def report_exit(self, index: int) -> None:
+        slot = self.processes.slots[index]
+        assert slot.worker is not None
+        self.processes._on_report(Exited(slot.worker, index + 1, -9))
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def island(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Island]:
+    scratch = Scratch(tmp_path)
+    yield Island(scratch, monkeypatch)
+    scratch.close()
+
+
+async def test_island_ends_as_a_whole_and_starts_again_under_another_name(island: Island) -> None:
+    assert island.zygote.places() == [("1", 0, 2), ("1", 1, 2)]
+    island.processes.note_arena("nvshmem:i-1:1")
+    await island.report_exit(1)
+    assert island.killed == ["w0.0", "w1.0"]
+    assert island.zygote.places() == [], "not before all have ended"
+    await island.report_exit(0)
+    assert island.zygote.places() == [("2", 0, 2), ("2", 1, 2)]
+
+
+async def test_workers_that_found_no_gpu_memory_to_share_live_and_die_alone(island: Island) -> None:
+    island.zygote.places()
+    island.processes.note_arena("/dev/shm/w0.0.arena")
+    await island.report_exit(1)
+    assert island.killed == []
+    assert island.zygote.places() == [None]
+
+
+async def test_island_that_never_forms_is_started_again_with_shared_memory(
+    island: Island, caplog: pytest.LogCaptureFixture
+) -> None:
+    island.zygote.places()
+    await island.report_exit(0)
+    assert "cannot share GPU memory" in caplog.text
+    assert island.killed == ["w0.0", "w1.0"]
+    await island.report_exit(1)
+    assert island.zygote.places() == [None, None]
