@@ -13,6 +13,7 @@ from comfyserverless.control.accounts.tenants import Tenants, Weights
 from comfyserverless.control.cache import CachedNode, NodeCache
 from comfyserverless.control.context import RunServices
 from comfyserverless.control.describing import now_ms
+from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.queue import PromptQueue
 from comfyserverless.control.run import Run
 from comfyserverless.control.saving import Publisher, remove_staged
@@ -53,6 +54,8 @@ class Engine:
         self._tenants = tenants
         self._queue = PromptQueue(config.history_limit)
         self._caches: dict[TenantId, NodeCache] = {}
+        #: the files that a tenant could see when its cache was last used
+        self._cached_with: dict[TenantId, FolderPaths] = {}
         self._runs: dict[tuple[TenantId, PromptId], Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._listeners: list[Callable[[Notice], None]] = []
@@ -201,6 +204,10 @@ class Engine:
         if cache is not None:
             self._unpin(cache.clear())
 
+    def busy_tenants(self) -> list[TenantId]:
+        """List the tenants that have something waiting or running."""
+        return [tenant for tenant in self._queue.tenants() if self._queue.remaining(tenant)]
+
     def stop_tenant(self, tenant: TenantId) -> None:
         """Drop and interrupt everything that a tenant has waiting or running: its account has ended."""
         self.clear_pending(tenant)
@@ -239,15 +246,21 @@ class Engine:
     def _begin(self, record: RunRecord, plan: Plan) -> None:
         record.status = RunStatus.RUNNING
         self._announce(record.tenant)
-        cache = self._caches.setdefault(
-            record.tenant, NodeCache(self._config.cache, self._config.cache_lru_entries)
-        )
-        services = replace(self._services, files=self._tenants.files(record.tenant))
+        files = self._tenants.files(record.tenant)
+        cache = self._cache_of(record.tenant, files)
+        services = replace(self._services, files=files)
         run = Run(record, plan, services, cache, self._notify, next(self._serials))
         self._runs[record.tenant, record.prompt_id] = run
         task = asyncio.create_task(self._execute(run, cache), name=f"prompt-{record.prompt_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+    def _cache_of(self, tenant: TenantId, files: FolderPaths) -> NodeCache:
+        """Return a tenant's cache, emptied if the tenant may use other models than when it was filled."""
+        if self._cached_with.get(tenant) is not files:
+            self.forget_results(tenant)
+            self._cached_with[tenant] = files
+        return self._caches.setdefault(tenant, NodeCache(self._config.cache, self._config.cache_lru_entries))
 
     async def _execute(self, run: Run, cache: NodeCache) -> None:
         record = run.record

@@ -106,15 +106,13 @@ async def _watch_accounts(app: web.Application) -> AsyncIterator[None]:
 
 
 async def _stop_ended(app: web.Application) -> None:
-    book = app[GATE].book
-    active = {tenant for tenant in book.accounts() if book.find(tenant)}
+    book, engine, hub = app[GATE].book, app[ENGINE], app[HUB]
     while True:
         await asyncio.sleep(_ACCOUNTS_EVERY_S)
-        now_active = {tenant for tenant in book.accounts() if book.find(tenant)}
-        for tenant in active - now_active:
-            app[ENGINE].stop_tenant(tenant)
-            app[HUB].cut_off(tenant)
-        active = now_active
+        for tenant in {*engine.busy_tenants(), *hub.tenants()}:
+            if book.find(tenant) is None:
+                engine.stop_tenant(tenant)
+                hub.cut_off(tenant)
 
 
 async def _close_sockets(app: web.Application) -> None:

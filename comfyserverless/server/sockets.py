@@ -162,6 +162,10 @@ class SocketHub:
         else:
             self._log_readers.pop((tenant, sid), None)
 
+    def tenants(self) -> set[TenantId]:
+        """Return the tenants with an open socket."""
+        return {socket.tenant for socket in self._writers}
+
     def cut_off(self, tenant: TenantId) -> None:
         """Close a tenant's sockets: its account has ended."""
         for socket in list(self._writers):

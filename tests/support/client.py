@@ -51,16 +51,20 @@ class RunResult:
 
 
 class Client:
-    """One API client with its own websocket session; `async with Client(url) as client`."""
+    """One API client with its own websocket session; `async with Client(url) as client`.
 
-    def __init__(self, url: str, client_id: str | None = None) -> None:
+    token: of a tenant, for a server with accounts.
+    """
+
+    def __init__(self, url: str, client_id: str | None = None, token: str | None = None) -> None:
         self.url = url
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self.client_id = client_id or uuid.uuid4().hex
         self._session: aiohttp.ClientSession | None = None
         self._socket: aiohttp.ClientWebSocketResponse | None = None
 
     async def __aenter__(self) -> Client:
-        self._session = aiohttp.ClientSession(self.url)
+        self._session = aiohttp.ClientSession(self.url, headers=self._headers)
         self._socket = await self._session.ws_connect(f"/ws?clientId={self.client_id}", max_msg_size=0)
         return self
 

@@ -120,6 +120,9 @@ class FakeEngine:
     def forget_results(self, tenant: TenantId) -> None:
         self.forgotten.append(tenant)
 
+    def busy_tenants(self) -> list[TenantId]:
+        return [record.tenant for record in self.records.values() if record.status in ACTIVE]
+
     def stop_tenant(self, tenant: TenantId) -> None:
         self.clear_pending(tenant)
         self.stopped.append(tenant)
