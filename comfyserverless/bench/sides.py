@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 from websockets.sync.client import ClientConnection, connect
 
+from comfyserverless.bench.serving import BenchError, running, served
 from comfyserverless.bench.workload import Workload
-from comfyserverless.core.errors import ComfyServerlessError
 
-_START_TIMEOUT_S = 120.0
 _CLIENT_ID = "comfyserverless-bench"
-
-
-class BenchError(ComfyServerlessError):
-    """A side of the comparison could not run; the message holds what it said."""
 
 
 class Side(Protocol):
@@ -98,14 +90,9 @@ def serving(workload: Workload, folder: Path) -> Iterator[ServerSide]:
     checkpoints = folder / "models" / "checkpoints"
     checkpoints.mkdir(parents=True)
     (checkpoints / workload.checkpoint.name).symlink_to(workload.checkpoint)
-    port = _free_port()
-    command = [sys.executable, "-m", "comfyserverless", "serve", "--port", str(port), "--workers", "1"]
-    command += ["--base-directory", str(folder), "--threads", str(workload.threads), "--cache-none"]
-    log = folder / "server.log"
-    with log.open("w") as out, _process(command, workload, out) as process:
-        url = f"http://127.0.0.1:{port}"
-        _wait_ready(url, process, log)
-        with connect(f"ws://127.0.0.1:{port}/ws?clientId={_CLIENT_ID}", max_size=None) as link:
+    with served(folder, ["--cache-none"], workload.threads) as url:
+        address = url.replace("http", "ws", 1)
+        with connect(f"{address}/ws?clientId={_CLIENT_ID}", max_size=None) as link:
             yield ServerSide(url, link, workload)
 
 
@@ -114,36 +101,5 @@ def looping(workload: Workload, folder: Path) -> Iterator[DirectSide]:
     """Start the plain loop in a process of its own; stop it in the end."""
     command = [sys.executable, "-m", "comfyserverless.bench.direct", str(workload.checkpoint)]
     command += [str(workload.steps), str(workload.size_px), str(workload.threads), str(folder)]
-    with _process(command, workload, subprocess.PIPE) as process:
+    with running(command, workload.threads, subprocess.PIPE) as process:
         yield DirectSide(process)
-
-
-@contextmanager
-def _process(command: list[str], workload: Workload, out: IO[str] | int) -> Iterator[subprocess.Popen[str]]:
-    env = os.environ | {"OMP_NUM_THREADS": str(workload.threads), "OMP_WAIT_POLICY": "PASSIVE"}
-    error = None if out == subprocess.PIPE else subprocess.STDOUT
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=error, env=env, text=True)
-    with process:
-        try:
-            yield process
-        finally:
-            process.terminate()
-
-
-def _wait_ready(url: str, process: subprocess.Popen[str], log: Path) -> None:
-    deadline_s = time.monotonic() + _START_TIMEOUT_S
-    while time.monotonic() < deadline_s and process.poll() is None:
-        try:
-            with urllib.request.urlopen(f"{url}/comfyserverless/workers", timeout=5) as answer:
-                if any(worker["state"] == "ready" for worker in json.load(answer)["workers"]):
-                    return
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            pass
-        time.sleep(0.1)
-    raise BenchError(f"the server did not start:\n{log.read_text()}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

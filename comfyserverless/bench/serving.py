@@ -1,0 +1,72 @@
+"""Start a server as a process of its own, and end it: for whoever looks at the product from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from comfyserverless.core.errors import ComfyServerlessError
+
+_START_TIMEOUT_S = 120.0
+
+
+class BenchError(ComfyServerlessError):
+    """Something that was started could not run; the message holds what it said."""
+
+
+@contextmanager
+def served(folder: Path, flags: Sequence[str], threads: int) -> Iterator[str]:
+    """Serve from a base directory on a free port; yields the URL once a worker is ready, ends the server after.
+
+    flags: more flags of `serve`; threads: of torch. Its log is `server.log` in the folder. Raises BenchError.
+    """
+    port = _free_port()
+    command = [sys.executable, "-m", "comfyserverless", "serve", "--port", str(port), "--workers", "1"]
+    command += ["--base-directory", str(folder), "--threads", str(threads), *flags]
+    log = folder / "server.log"
+    with log.open("w") as out, running(command, threads, out) as process:
+        url = f"http://127.0.0.1:{port}"
+        _wait_ready(url, process, log)
+        yield url
+
+
+@contextmanager
+def running(command: list[str], threads: int, out: IO[str] | int) -> Iterator[subprocess.Popen[str]]:
+    """Run a command with so many torch threads and its output to `out`; ends it after."""
+    env = os.environ | {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    error = None if out == subprocess.PIPE else subprocess.STDOUT
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=error, env=env, text=True)
+    with process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+def _wait_ready(url: str, process: subprocess.Popen[str], log: Path) -> None:
+    deadline_s = time.monotonic() + _START_TIMEOUT_S
+    while time.monotonic() < deadline_s and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"{url}/comfyserverless/workers", timeout=5) as answer:
+                if any(worker["state"] == "ready" for worker in json.load(answer)["workers"]):
+                    return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            pass
+        time.sleep(0.1)
+    raise BenchError(f"the server did not start:\n{log.read_text()}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
