@@ -36,18 +36,6 @@ class ClipConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class ClipInput:
-    """embeds: [N, T, D] float32, without positions; end_at: [N] int64, place of each row's end mark; stop: the
-    layer (counted from the end, -1 is the last) after which `hidden` is taken; enter: called with the number of
-    each layer (see clip_order) but the first before its weights are read."""
-
-    embeds: Tensor
-    end_at: Tensor
-    stop: int
-    enter: Callable[[int], None]
-
-
-@dataclass(frozen=True, slots=True)
 class ClipOutput:
     """hidden: [N, T, D] after the layer asked for, not normalised; last: [N, T, D] after the final norm;
     pooled: [N, P] the end mark's features, projected."""
@@ -57,28 +45,43 @@ class ClipOutput:
     pooled: Tensor
 
 
+def _ignore(_layer: int) -> None:
+    """Do nothing: weights that are all there need no announcement."""
+
+
 def clip_order(config: ClipConfig) -> tuple[tuple[str, ...], ...]:
     """Return the layers as they are loaded: the embeddings, the transformer's layers, the head."""
     layers = ((f"encoder.layers.{layer}",) for layer in range(config.layers))
     return ((), *layers, ("final_layer_norm", "text_projection"))
 
 
-def run_clip(weights: ClipWeights, config: ClipConfig, inputs: ClipInput) -> ClipOutput:
-    """Run the transformer on token embeddings; inputs are unchanged."""
-    embeds = inputs.embeds
+def run_clip(
+    weights: ClipWeights,
+    config: ClipConfig,
+    embeds: Tensor,
+    end_at: Tensor,
+    stop: int,
+    enter: Callable[[int], None] = _ignore,
+) -> ClipOutput:
+    """Run the transformer on token embeddings.
+
+    embeds: [N, T, D] float32, without positions; end_at: [N] int64, place of each row's end mark; stop: the
+    layer (counted from the end, -1 is the last) after which `hidden` is taken; enter: called with the number of
+    each layer (see clip_order) but the first before its weights are read. Inputs are unchanged.
+    """
     x = embeds + weights["embeddings.position_embedding.weight"][: embeds.shape[1]].to(_COMPUTE)
     mask = torch.full(
         (x.shape[1], x.shape[1]), -torch.finfo(x.dtype).max, dtype=x.dtype, device=x.device
     ).triu_(1)
     hidden = x
     for layer in range(config.layers):
-        inputs.enter(layer + 1)
+        enter(layer + 1)
         x = _run_layer(weights, config, f"encoder.layers.{layer}.", x, mask)
-        if layer == config.layers + inputs.stop:
+        if layer == config.layers + stop:
             hidden = x
-    inputs.enter(config.layers + 1)
+    enter(config.layers + 1)
     last = normalize(weights, x)
-    pooled = last[torch.arange(last.shape[0], device=last.device), inputs.end_at]
+    pooled = last[torch.arange(last.shape[0], device=last.device), end_at]
     if "text_projection.weight" in weights:
         pooled = F.linear(pooled, weights["text_projection.weight"].to(_COMPUTE))
     return ClipOutput(hidden, last, pooled)

@@ -16,7 +16,6 @@ from comfyserverless.models.text.bpe import END_ID
 from comfyserverless.models.text.chunks import Chunk, Token, empty_chunk, tokenize
 from comfyserverless.models.text.clip import (
     ClipConfig,
-    ClipInput,
     ClipOutput,
     ClipWeights,
     embed_tokens,
@@ -118,8 +117,7 @@ def _run(part: ClipPart, stop: int | None, batch: list[Chunk], enter: Callable[[
         next(at for at, token in enumerate(row) if token.id == END_ID and token.vector is None) for row in rows
     ]
     end_at = torch.tensor(ends, device=device)
-    inputs = ClipInput(embeds, end_at, stop=-1 if stop is None else stop, enter=enter)
-    return run_clip(part.weights, part.config, inputs)
+    return run_clip(part.weights, part.config, embeds, end_at, -1 if stop is None else stop, enter)
 
 
 def _drop_misfits(part: ClipPart, chunk: Chunk) -> Chunk:
