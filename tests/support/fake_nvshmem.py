@@ -6,6 +6,7 @@ All ranks live in one process. Addresses are real: a wrong offset is refused her
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import IntEnum
@@ -195,7 +196,13 @@ class Bindings:
         self._set(signal, value, how, rank)
 
     def signal_wait_until_on_stream(self, signal: int, how: int, value: int, stream: int) -> None:
+        """Make the caller wait, as this stream does everything at once."""
         self.calls.append(("signal_wait_until_on_stream", self._offset(signal, 8), how, value, stream))
+        assert how == CmpType.CMP_GE
+        deadline_s = time.monotonic() + 10.0
+        while self.signal_fetch(signal) < value:
+            assert time.monotonic() < deadline_s, "the signal never came"
+            time.sleep(0.001)
 
     def signal_fetch(self, signal: int) -> int:
         self._offset(signal, 8)
