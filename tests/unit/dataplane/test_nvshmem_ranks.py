@@ -1,4 +1,4 @@
-"""What the GPU tests let ranks do, done by threads on the library's stand-in: the tests are right when needed."""
+"""What the GPU tests let ranks do, done by threads on the library's stand-in."""
 
 from __future__ import annotations
 
