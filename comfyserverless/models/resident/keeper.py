@@ -86,15 +86,15 @@ class Keeper:
         run.clock.stop()
         with self._changed:
             self._leave(run)
-            keys = run.steps[number]
-            self._wait(run, number)
-            run.at = number
-            self._table.pin(keys)
-            self._unwant(run, number + 1)
-            for layer in self._layers(keys):
+            run.loaded_to = max(run.loaded_to, number)
+            self._changed.notify_all()
+            if self._table.are_resident(run.steps[number]):
+                self._take(run, number)
+            else:
+                self._wait(run, number)
+            for layer in self._layers(run.steps[number]):
                 if layer.block is not None:
                     self.transfer.wait(layer.block)
-            self._changed.notify_all()
         run.clock.start()
 
     def claim(self, claimed_bytes: int) -> int:
@@ -151,17 +151,28 @@ class Keeper:
                 self._start_loader()
             return run
 
+    def _take(self, run: Run, number: int) -> None:
+        """Make a run hold the layers of a step, which are resident."""
+        run.at, run.waits_for = number, None
+        self._table.pin(run.steps[number])
+        self._unwant(run, number + 1)
+
     def _wait(self, run: Run, number: int) -> None:
-        """Wait until the layers of a step are resident; the run holds nothing meanwhile."""
+        """Wait until a step's layers are there and held; the run holds nothing meanwhile."""
         begin_ns = time.perf_counter_ns()
-        while not self._table.are_resident(run.steps[number]):
+        run.waits_for = number
+        while run.at != number:
             if run.error is not None:
+                run.waits_for = None
                 raise run.error
-            run.waits_for = number
-            self._changed.notify_all()
             self._changed.wait()
-        run.waits_for = None
         run.waited_ns += time.perf_counter_ns() - begin_ns
+
+    def _grant(self) -> None:
+        """Give runs that wait the layers that are there now, before a load for another run can take them."""
+        for run in self._runs:
+            if run.waits_for is not None and self._table.are_resident(run.steps[run.waits_for]):
+                self._take(run, run.waits_for)
 
     def _end(self, run: Run) -> None:
         run.clock.stop()
@@ -281,6 +292,7 @@ class Keeper:
         with self._changed:
             if error is None:
                 self._table.loaded(reservation)
+                self._grant()
             else:
                 self._table.failed(reservation)
                 self._free(reservation.missing)

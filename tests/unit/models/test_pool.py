@@ -57,9 +57,9 @@ def test_the_budget_frees_the_end_of_what_was_used_least_recently(tmp_path: Path
     assert all(torch.equal(result, results[0]) for result in results)
     assert pool.weights_bytes <= 2 * one_bytes
     present = [pool.keeper.present(encoder.parts[0].models[0]) for encoder in encoders]
-    assert present == [[], [0], [0, 1, 2, 3]], (
-        "layer 0 holds nearly all bytes, so all ends had to go for the last"
-    )
+    assert present[2] == [0, 1, 2, 3]
+    assert len(present[0]) < 4
+    assert all(layers == list(range(len(layers))) for layers in present), "fronts stay"
     again, _ = encoders[0].encode("a cat")
     assert torch.equal(again, results[0]), "what was freed comes back"
 
