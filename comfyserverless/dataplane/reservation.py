@@ -54,22 +54,31 @@ class Reservation:
         return sum(self._has_memory) * CHUNK_BYTES
 
     def reserve(self, offset_bytes: int, size_bytes: int) -> None:
-        """Take memory for a block. Raises OSError if there is none; the block then counts as never reserved."""
+        """Take memory for a block; where there is none left, idle memory is given back for it.
+
+        Raises OSError if that is not enough; the block then counts as never reserved.
+        """
         chunks = _chunks(offset_bytes, size_bytes)
-        taken: list[int] = []
-        for first, end in _runs(chunk for chunk in chunks if not self._has_memory[chunk]):
+        try:
+            self._take_missing(chunks)
+        except OSError:
+            self._settle([chunk for chunk in self._idle_chunks() if chunk not in chunks], 0)
             try:
-                self._backing.take(*self._range(first, end))
+                self._take_missing(chunks)
             except OSError:
-                self._settle(taken, self._burst_chunks)
+                self._settle(self._idle_chunks(), self._burst_chunks)
                 raise
-            self._has_memory[first:end] = b"\1" * (end - first)
-            self._idle += end - first
-            taken.extend(range(first, end))
         for chunk in chunks:
             self._idle -= self._users[chunk] == 0
             self._users[chunk] += 1
             self._is_fresh[chunk] = 1
+
+    def _take_missing(self, chunks: range) -> None:
+        """Give memory to those that have none; all of them are idle then."""
+        for first, end in _runs(chunk for chunk in chunks if not self._has_memory[chunk]):
+            self._backing.take(*self._range(first, end))
+            self._has_memory[first:end] = b"\1" * (end - first)
+            self._idle += end - first
 
     def release(self, offset_bytes: int, size_bytes: int) -> None:
         """Count a block out; of too much idle memory, give back what was idle before first."""

@@ -31,7 +31,7 @@ class Backing:
         self.calls.append(("take", offset_bytes, size_bytes))
         wanted = units(offset_bytes, size_bytes)
         assert not wanted & self.present, "taken twice"
-        if self.present_bytes + size_bytes > self.limit_bytes:
+        if self.present_bytes + size_bytes > self.limit_bytes:  # all or nothing
             raise OSError(errno.ENOSPC, "No space left on device")
         self.present |= wanted
 
@@ -82,6 +82,8 @@ def test_live_blocks_always_have_memory_and_little_else_has(
                 reservation.reserve(offset, number)
             except OSError:
                 blocks.free(offset)
+                needed = used | chunks_of(offset, number)
+                assert not makes_holes or len(needed) > limit_chunks - 1, "there was room"
                 continue
             live[offset] = number
         elif call == "trim":
