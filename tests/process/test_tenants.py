@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from PIL import Image
 from tests.process.test_recovery import graph
 from tests.support.client import Client
 from tests.support.server import RunningServer, ServerOptions
-from tests.support.tenants import add_tenant, tenant_command
+from tests.support.tenants import ROOT, add_tenant, tenant_command
 
 NAMES = ("alice", "bob")
 
@@ -284,3 +286,21 @@ async def test_guessing_logins_is_slowed_down(
             assert 0 < int(answer.headers["Retry-After"]) <= 60
         async with session.get("/prompt", headers={"X-API-Key": token}) as answer:
             assert answer.status == 200
+
+
+async def test_example_of_two_tenants_shows_light_prompts_passing_a_heavy_one(served: Served) -> None:
+    server, _ = served
+    tokens = [add_tenant(server.options.base, name) for name in ("heavy", "light")]
+    command = [str(ROOT / "graphs/two_tenants.py"), "--url", server.url, "--seconds", "4"]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *command,
+        *("--heavy", tokens[0], "--light", tokens[1]),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    text = (await process.communicate())[0].decode()
+    assert process.returncode == 0, text
+    assert re.search(r"^light: prompt 1 took \d", text, re.MULTILINE), text
+    seconds = dict(re.findall(r"^(heavy|light): ([\d.]+) s of GPU time", text, re.MULTILINE))
+    assert all(float(seconds[name]) > 0 for name in ("heavy", "light")), text
