@@ -20,8 +20,12 @@ from comfyserverless.core.config import (
     WorkerConfig,
 )
 from comfyserverless.core.errors import ConfigError
+from comfyserverless.residency.policy import POLICIES
 
 _MIB = 1 << 20
+PROFILES_FOLDER = "__profiles"
+"""Below the user folder; names that begin so are no user's (as in ComfyUI)."""
+
 _EVERY_ADDRESS = "0.0.0.0,::"
 _MAX_PORT = 65_535
 _MAX_PROCESSES = 256
@@ -69,6 +73,7 @@ def _add_serve_flags(parser: argparse.ArgumentParser) -> None:
     add("--workers", type=_processes, default=0, metavar="N", help="worker processes; 0: one per GPU, or one")
     add("--threads", type=_processes, default=0, metavar="N", help="threads of each worker; 0: its share")
     _add_arena_flags(parser)
+    _add_weights_flags(parser)
     add(
         "--verbose",
         nargs="?",
@@ -94,6 +99,30 @@ def _add_arena_flags(parser: argparse.ArgumentParser) -> None:
         choices=_ARENAS,
         default="shared",
         help="where results are kept: memory that workers share, or that of their GPUs (default: %(default)s)",
+    )
+
+
+def _add_weights_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--device-memory",
+        type=_size_bytes,
+        default=0,
+        metavar="SIZE",
+        help="memory of each worker for weights where it computes, like 8G (default: a share of what there is)",
+    )
+    add(
+        "--host-memory",
+        type=_size_bytes,
+        default=0,
+        metavar="SIZE",
+        help="memory of each worker for weights that wait for the device (default: a share, with a GPU)",
+    )
+    add(
+        "--resident",
+        choices=POLICIES,
+        default="layers",
+        help="what leaves memory together when weights need room (default: %(default)s; others: to compare)",
     )
 
 
@@ -191,13 +220,18 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         cache = "none"
     elif arguments.cache_lru:
         cache, entries = "lru", arguments.cache_lru
+    found = folders(arguments)
     engine = EngineConfig(
-        folders=folders(arguments),
+        folders=found,
         worker=WorkerConfig(
             workers=arguments.workers,
             threads=arguments.threads,
             arena_bytes=arguments.arena_memory,
             arena_kind=arguments.arena,
+            device_bytes=arguments.device_memory,
+            host_bytes=arguments.host_memory,
+            resident=arguments.resident,
+            profiles=found.user / PROFILES_FOLDER,
         ),
         cache=cache,
         cache_lru_entries=entries,

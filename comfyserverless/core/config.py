@@ -33,15 +33,22 @@ class WorkerConfig:
     """How worker processes are started.
 
     workers: slots; 0 means one per GPU, or one on a machine without a GPU. threads: torch threads of each
-    worker, 0 means its share of the cores less one. arena_bytes: size of each worker's arena, 0 means its
-    share of a quarter of the memory. arena_kind: where arenas are, `shared` (memory of this host) or `nvshmem`
-    (of the GPUs; workers that cannot take part say why, and all of them use shared memory).
+    worker, 0 means its share of the cores less one. arena_bytes: size of each worker's arena, 0 means its share
+    of a quarter of the memory. arena_kind: where arenas are, `shared` (memory of this host) or `nvshmem` (of
+    the GPUs; workers that cannot take part say why, and all of them use shared memory). device_bytes: budget of
+    each worker's weights on its device, 0 means a share of the memory; host_bytes: of weights that it keeps in
+    host memory beside that, 0 means a share for workers on GPUs and nothing for others. resident: how weights
+    leave memory, a name of residency.policy. profiles: folder for measured times of layers, None keeps none.
     """
 
     workers: int = 0
     threads: int = 0
     arena_bytes: int = 0
     arena_kind: str = "shared"
+    device_bytes: int = 0
+    host_bytes: int = 0
+    resident: str = "layers"
+    profiles: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,9 @@ class SpawnWorker(msgspec.Struct, frozen=True, tag_field="op", tag="spawn"):
     `ws://host:port/path`. arena_path: file to create; the worker deletes it on a clean exit, the zygote
     once the worker is gone. arena_fallback_path: used instead if arena_path's file system has less room
     than arena_bytes (empty: never). threads: torch threads, 0 keeps the zygote's. weights_bytes: budget of
-    the model pool, 0 lets the worker choose. device_index: of a CUDA device, None on CPU.
+    weights on the device, 0 lets the worker choose; host_bytes: of those kept in host memory beside that;
+    resident: how weights leave memory, a name of residency.policy; profiles_path: folder for measured times of
+    layers, empty for none. device_index: of a CUDA device, None on CPU.
     arena_populate: touch all pages of the arena at the start. island: where it is to keep its arena in GPU
     memory together with others, if they all can (None: never); it then says JoinIsland before its Hello.
     """
@@ -57,6 +59,9 @@ class SpawnWorker(msgspec.Struct, frozen=True, tag_field="op", tag="spawn"):
     arena_bytes: int
     threads: int = 0
     weights_bytes: int = 0
+    host_bytes: int = 0
+    resident: str = "layers"
+    profiles_path: str = ""
     device_index: int | None = None
     arena_populate: bool = False
     arena_fallback_path: str = ""

@@ -36,6 +36,9 @@ class WeightPool(Protocol):
     def unload_all(self) -> None:
         """Drop all cached weights that nobody uses now."""
 
+    def take_waited_s(self) -> float:
+        """Return how long this thread waited for weights inside of computing, since the last call."""
+
 
 class _Clock:
     """Divide the time of an invocation into its phases; the phase that raises keeps what it took."""
@@ -50,30 +53,32 @@ class _Clock:
         self._seconds[self._phase] += now_s - self._since_s
         self._phase, self._since_s = phase, now_s
 
-    def timing(self) -> Timing:
+    def timing(self, waited_s: float) -> Timing:
+        """Return what the phases took; waited_s: of the computing, what was really loading."""
         self.enter(self._phase)
+        self._seconds["load_s"] += waited_s
+        self._seconds["compute_s"] = max(0.0, self._seconds["compute_s"] - waited_s)
         return Timing(**self._seconds)
 
 
 class Execution:
-    """Run invocations against one store and one pool; several lanes may use it at once.
-
-    weights_bytes: of the pool, after the latest load or unload. Asking the pool itself may have to wait for a
-    load that is in progress, and the statistics of a worker must not stop for that.
-    """
+    """Run invocations against one store and one pool; several lanes may use it at once."""
 
     def __init__(self, functions: Mapping[str, ModelFn], store: TensorStore, pool: WeightPool) -> None:
         self._functions = functions
         self._store = store
         self._pool = pool
-        self.weights_bytes = 0
+
+    @property
+    def weights_bytes(self) -> int:
+        """Return the bytes of all cached weights; never waits."""
+        return self._pool.weights_bytes
 
     def unload_models(self) -> None:
         """Drop all cached weights that nobody uses now."""
         self._pool.unload_all()
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.empty_cache()
-        self.weights_bytes = self._pool.weights_bytes
 
     def run(self, run: RunInvocation, commit: Callable[[], bool]) -> FromWorker:
         """Run one invocation and return the answer.
@@ -85,11 +90,11 @@ class Execution:
         try:
             outputs = self._execute(run, clock)
             if not commit():
-                return InvocationCancelled(run.invocation, clock.timing())
+                return InvocationCancelled(run.invocation, clock.timing(self._pool.take_waited_s()))
             stored = values.encode(self._store.put_tree(outputs))
-            return InvocationDone(run.invocation, stored, clock.timing())
+            return InvocationDone(run.invocation, stored, clock.timing(self._pool.take_waited_s()))
         except (Exception, SystemExit) as exc:  # noqa: BLE001 - worker step: every failure becomes an answer
-            return self._failed(run, exc, clock.timing())
+            return self._failed(run, exc, clock.timing(self._pool.take_waited_s()))
 
     def _execute(self, run: RunInvocation, clock: _Clock) -> Mapping[str, Any]:
         function = self._functions.get(run.function)
@@ -97,8 +102,7 @@ class Execution:
             raise PromptError(f"this worker has no model function {run.function!r}")
         refs = values.decode(run.inputs)
         components = function.load_model(refs, self._pool)
-        if run.lane == "gpu":
-            self.weights_bytes = self._pool.weights_bytes
+        self._pool.take_waited_s()  # so far it is counted as loading already
         clock.enter("transfer_s")
         # Outside of inference mode, so that a function may still ask for gradients on its inputs.
         inputs, _ = self._store.get_tree(refs, on_host=run.lane == "cpu")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+from pathlib import Path
 
 import torch
 
+from comfyserverless.core.errors import ConfigError
 from comfyserverless.core.zygote import SpawnWorker, ZygoteOptions
 from comfyserverless.dataplane.store import TensorStore
 from comfyserverless.functions.registry import FUNCTIONS
 from comfyserverless.models.pool import ModelPool, PoolOptions
+from comfyserverless.residency.policy import POLICIES
 from comfyserverless.worker import device as devices
 from comfyserverless.worker.arenas import open_arena
 from comfyserverless.worker.environment import default_threads
@@ -56,4 +59,11 @@ def run_worker(options: ZygoteOptions, request: SpawnWorker) -> int:
 
 
 def _pool_options(request: SpawnWorker, device: torch.device) -> PoolOptions:
-    return PoolOptions(device_bytes=request.weights_bytes or devices.default_weights_bytes(device))
+    if request.resident not in POLICIES:
+        raise ConfigError(f"resident is {request.resident!r}; allowed: {', '.join(POLICIES)}")
+    return PoolOptions(
+        device_bytes=request.weights_bytes or devices.default_weights_bytes(device),
+        host_bytes=request.host_bytes,
+        policy=request.resident,
+        profiles_folder=Path(request.profiles_path) if request.profiles_path else None,
+    )

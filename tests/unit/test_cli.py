@@ -98,6 +98,13 @@ def test_missing_models_folder_is_named(tmp_path: Path) -> None:
         config("--models-dir", str(tmp_path / "nope"))
 
 
+def test_memory_for_weights_reaches_the_workers(tmp_path: Path) -> None:
+    flags = ("--device-memory", "1.5G", "--host-memory", "512M", "--resident", "models")
+    worker = config("--base-directory", str(tmp_path), *flags).engine.worker
+    assert (worker.device_bytes, worker.host_bytes, worker.resident) == (3 << 29, 512 << 20, "models")
+    assert worker.profiles == tmp_path / "user" / "__profiles"
+
+
 def test_problem_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["serve", "--models-dir", "/no/such/folder"]) == 2
     assert capsys.readouterr().err == (
@@ -125,6 +132,9 @@ def test_problem_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str
         (["--arena-memory", "much"], "'much' is no size"),
         (["--arena-memory", "1M"], "1M is less than 64M"),
         (["--arena", "disk"], "--arena"),
+        (["--device-memory", "8"], "'8' is no size; write it like 512M or 2G"),
+        (["--host-memory", "some"], "--host-memory"),
+        (["--resident", "all"], "--resident"),
     ],
 )
 def test_wrong_flag_ends_the_start_and_is_named(

@@ -31,6 +31,7 @@ from comfyserverless.control.workers.sizing import (
     given_arena_bytes,
     host_memory_bytes,
 )
+from comfyserverless.control.workers.weights import plan_weights
 from comfyserverless.core.config import WorkerConfig
 from comfyserverless.core.ids import WorkerId
 from comfyserverless.core.zygote import (
@@ -105,7 +106,8 @@ class WorkerProcesses:
         self._on_exited = exited
         self.slots, self._threads = plan_slots(config, count_gpus(), len(os.sched_getaffinity(0)))
         memory_bytes = host_memory_bytes()
-        self._weights_bytes = memory_bytes // 2 // len(self.slots)
+        has_gpus = any(slot.device_index is not None for slot in self.slots)
+        self._weights = plan_weights(config, memory_bytes, len(self.slots), has_gpus)
         self._arena_bytes = _arena_bytes(config, memory_bytes, len(self.slots))
         self._bond = _Bond.OPEN if config.arena_kind == "nvshmem" else _Bond.NONE
         self._island_starts = 0
@@ -269,7 +271,10 @@ class WorkerProcesses:
                 arena_fallback_path=str(slot.arena_paths[1]),
                 arena_bytes=self._arena_bytes,
                 threads=self._threads,
-                weights_bytes=0 if slot.device_index is not None else self._weights_bytes,
+                weights_bytes=self._weights.device_bytes(slot.device_index is not None),
+                host_bytes=self._weights.host_bytes(slot.device_index is not None),
+                resident=self._weights.resident,
+                profiles_path=self._weights.profiles_path,
                 device_index=slot.device_index,
                 island=self._place_of(slot),
             )

@@ -18,9 +18,14 @@ class Recorded:
 
     def __init__(self) -> None:
         self.unloads = 0
+        self.waited_s = 0.0
 
     def unload_all(self) -> None:
         self.unloads += 1
+
+    def take_waited_s(self) -> float:
+        waited_s, self.waited_s = self.waited_s, 0.0
+        return waited_s
 
 
 class Double(ModelFn):

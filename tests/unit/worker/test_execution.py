@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,19 @@ def test_function_gets_tensors_and_answers_with_refs(store: TensorStore) -> None
 def test_load_model_sees_refs_and_the_pool(store: TensorStore) -> None:
     answer = run(store, Loads(), x=store.put(torch.zeros(1)))
     assert values.decode(answer.outputs) == {"seen": "TensorRef Recorded"}
+
+
+def test_waiting_for_weights_inside_of_computing_counts_as_loading(store: TensorStore) -> None:
+    pool = Recorded()
+
+    class Streams(Echo):
+        def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
+            pool.waited_s = 5.0
+            return {"x": None}
+
+    timing = run(store, Streams(), pool=pool, x=1).timing
+    assert timing.load_s > 5.0
+    assert timing.compute_s == 0.0
 
 
 def test_input_that_is_returned_keeps_its_ref(store: TensorStore) -> None:
