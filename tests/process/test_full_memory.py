@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-# Fills blocks that together exceed the file system 16 times over; what was written must be there when it is freed.
+# Asks for far more than the file system has; what was written must still be there when it is freed.
 PROGRAM = """
 import os, random, sys
 from comfyserverless.core.errors import CapacityError
