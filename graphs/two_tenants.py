@@ -56,8 +56,8 @@ class Tenant:
 
     def usage(self) -> dict[str, Any]:
         """Return this tenant's row of `/comfyserverless/tenants`."""
-        row: dict[str, Any] = self.call("/comfyserverless/tenants")["tenants"][0]
-        return row
+        rows: list[dict[str, Any]] = self.call("/comfyserverless/tenants")["tenants"]
+        return rows[0]
 
 
 def variant(seed: int, **changes: int) -> dict[str, Any]:

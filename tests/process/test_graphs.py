@@ -1,24 +1,29 @@
 """Run every sample workflow of graphs/ and compare with what it must do.
 
 `name.expect.json` holds: outcome (success or error); executed (nodes that run on a cold server, in any order);
-images (output node -> number of pictures); inputs (files of graphs/inputs that it reads).
+images (output node -> number of pictures); inputs (files of graphs/inputs that it reads); shows (what the judge
+reads in its picture, in words).
 """
 
 from __future__ import annotations
 
-import io
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
+from comfyserverless.demo.places import DEMO_CHECKPOINT
+from comfyserverless.training.evaluation.judge import read_picture
+from comfyserverless.training.evaluation.samples import draw_input, input_names
+from comfyserverless.training.evaluation.sheet import in_words
 from tests.support.client import Client, RunResult
+from tests.support.drawing import GRAPHS, missing_models, pixels
 from tests.support.server import RunningServer
 
-GRAPHS = Path(__file__).parents[2] / "graphs"
 NAMES = sorted(path.name.removesuffix(".expect.json") for path in GRAPHS.glob("*.expect.json"))
 
 
@@ -40,8 +45,16 @@ def test_every_sample_has_its_expectation() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_sample_names_the_demo_checkpoint(name: str) -> None:
+    loaders = [node for node in read(f"{name}.json").values() if node["class_type"] == "CheckpointLoaderSimple"]
+    assert [loader["inputs"]["ckpt_name"] for loader in loaders] == [DEMO_CHECKPOINT]
+
+
+@pytest.mark.parametrize("name", NAMES)
 async def test_sample_graph_does_what_it_says_and_is_cached_after(name: str, server: RunningServer) -> None:
     prompt, expected = read(f"{name}.json"), read(f"{name}.expect.json")
+    if missing := missing_models(prompt):
+        pytest.skip(f"the demo model has no {', '.join(Path(path).name for path in missing)} yet")
     provide_inputs(server, expected)
     async with Client(server.url) as client:
         first = await client.run(prompt)
@@ -54,12 +67,24 @@ async def test_sample_graph_does_what_it_says_and_is_cached_after(name: str, ser
 
 
 async def check_images(client: Client, result: RunResult, expected: dict[str, Any]) -> None:
-    """Compare the number of pictures by node, and open each of them."""
+    """Compare the number of pictures by node, and read each of them."""
     outputs = result.history["outputs"]
     assert {node: len(output["images"]) for node, output in outputs.items()} == expected["images"]
     for entry in result.images():
-        picture = Image.open(io.BytesIO(await client.image(entry)))
-        assert picture.width >= 128
+        picture = pixels(await client.image(entry))
+        assert min(picture.shape[:2]) >= 128
+        if "shows" in expected:
+            assert in_words(read_picture(picture)) == expected["shows"]
+
+
+def test_pictures_that_samples_read_are_the_drawn_ones() -> None:
+    assert sorted(path.name for path in (GRAPHS / "inputs").iterdir()) == sorted(input_names())
+    for name in input_names():
+        with Image.open(GRAPHS / "inputs" / name) as picture:
+            drawn = draw_input(name)
+            assert picture.mode == drawn.mode
+            # A normal variate may round another way elsewhere.
+            assert np.abs(np.asarray(picture).astype(int) - np.asarray(drawn)).max() <= 1
 
 
 def test_first_graph_of_the_page_is_the_text_to_image_sample() -> None:

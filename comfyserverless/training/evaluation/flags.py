@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,8 +35,19 @@ def add_evaluate_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def run_evaluate(arguments: argparse.Namespace, _argv: Sequence[str]) -> int:
-    """Ask, judge and print; returns 1 when a bar is missed. Raises ConfigError for a bad flag."""
+    """Ask, judge and print; returns 1 when a bar is missed, 2 when nothing was drawn. Raises ConfigError."""
     _check(arguments)
+    from comfyserverless.bench.serving import BenchError
+    from comfyserverless.training.evaluation.asking import AskingError
+
+    try:
+        return _evaluate(arguments)
+    except (AskingError, BenchError) as exc:
+        print(f"comfyserverless: {exc}", file=sys.stderr)
+        return 2
+
+
+def _evaluate(arguments: argparse.Namespace) -> int:
     from comfyserverless.training.evaluation.asking import server_url
     from comfyserverless.training.evaluation.examining import examine
     from comfyserverless.training.evaluation.questions import more_questions, single_questions

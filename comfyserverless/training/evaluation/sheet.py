@@ -37,16 +37,17 @@ def _paste(sheet: Image.Image, answer: Answer, corner: tuple[int, int], side_px:
     pen = ImageDraw.Draw(sheet)
     chars = int(side_px * _CHARS_PER_PX)
     asked = textwrap.wrap(answer.question.text, chars)
-    read = textwrap.wrap(describe(answer.reading), chars)
+    read = textwrap.wrap(in_words(answer.reading, has_fits=True), chars)
     ink = _RIGHT_INK if answer.marks.is_right else _WRONG_INK
     for line, (text, fill) in enumerate([*((text, _INK) for text in asked), *((text, ink) for text in read)]):
         pen.text((left, top + side_px + 2 + line * _LINE_PX), text, fill=fill)
 
 
-def describe(reading: Reading) -> str:
-    """Return in words what was read, "?" for what has no name."""
+def in_words(reading: Reading, *, has_fits: bool = False) -> str:
+    """Return what was read as words, largest object first, "?" for what has no name; with fits if asked for."""
     things = [
-        f"{'hollow ' if thing.is_hollow else ''}{thing.color or '?'} {thing.shape or '?'} {thing.fit:.2f}"
+        f"{'hollow ' if thing.is_hollow else ''}{thing.color or '?'} {thing.shape or '?'}"
+        + (f" {thing.fit:.2f}" if has_fits else "")
         for thing in reading.things
     ]
     return f"{', '.join(things) or 'nothing'} on {reading.background or '?'}"

@@ -12,7 +12,7 @@ from comfyserverless.training.evaluation.judge import Reading, Thing
 from comfyserverless.training.evaluation.marks import Marks
 from comfyserverless.training.evaluation.questions import Question, Wanted
 from comfyserverless.training.evaluation.report import Answer, has_passed, rates, summary, table
-from comfyserverless.training.evaluation.sheet import describe, save_sheet
+from comfyserverless.training.evaluation.sheet import in_words, save_sheet
 
 RIGHT = Marks(True, True, True, True)
 READING = Reading("blue", (Thing("red", "", 0.5, 0.5, 30, 900, True, 0.5),))
@@ -48,8 +48,9 @@ def test_table_has_a_line_for_each_category_and_the_bars() -> None:
 
 
 def test_reading_is_told_in_words_with_question_marks_for_what_has_no_name() -> None:
-    assert describe(READING) == "hollow red ? 0.50 on blue"
-    assert describe(Reading("", ())) == "nothing on ?"
+    assert in_words(READING) == "hollow red ? on blue"
+    assert in_words(READING, has_fits=True) == "hollow red ? 0.50 on blue"
+    assert in_words(Reading("", ())) == "nothing on ?"
 
 
 def test_sheet_shows_every_picture(tmp_path: Path) -> None:
