@@ -30,13 +30,19 @@ Rates = dict[str, float]
 
 
 def rates(answers: Sequence[Answer]) -> Rates:
-    """Return the share of right answers by column that was asked for; `all` is that of faultless pictures."""
+    """Return the share of right answers by column that was asked for; `all` is that of faultless pictures.
+
+    `fit` is the mean overlap of the largest objects with the drawn shapes, where the shape is right: their looks.
+    """
     found: Rates = {}
     for column in _COLUMNS:
         given = [mark for answer in answers if (mark := getattr(answer.marks, column)) is not None]
         if given:
             found[column] = round(sum(given) / len(given), 4)
     found["all"] = round(sum(answer.marks.is_right for answer in answers) / len(answers), 4)
+    fits = [answer.reading.things[0].fit for answer in answers if answer.marks.shape]
+    if fits:
+        found["fit"] = round(sum(fits) / len(fits), 4)
     return found
 
 
@@ -55,7 +61,7 @@ def has_passed(main: Rates) -> bool:
 
 def table(answers: Sequence[Answer]) -> str:
     """Return the rates as text, one line for each category."""
-    columns = (*_COLUMNS, "all")
+    columns = (*_COLUMNS, "all", "fit")
     lines = [f"{'right':<10}{'prompts':>9}" + "".join(f"{column:>12}" for column in columns)]
     for category, group in by_category(answers).items():
         found = rates(group)

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from comfyserverless.core.errors import ComfyServerlessError
 from comfyserverless.training.evaluation.asking import Artist, server_url
 from comfyserverless.training.evaluation.judge import read_picture
 from comfyserverless.training.evaluation.sheet import in_words
@@ -69,21 +70,28 @@ def run_samples(graphs: Path, url: str) -> dict[str, bytes]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write inputs and pictures of a folder of workflows, and print what each picture shows."""
+    """Write inputs and pictures of a folder of workflows, and print what each shows; returns 2 on an error."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--graphs", type=Path, default=Path("graphs"), metavar="DIR", help="default: graphs")
     parser.add_argument("--server", metavar="URL", help="a running server (default: start one, and end it)")
     arguments = parser.parse_args(argv)
-    graphs: Path = arguments.graphs
+    try:
+        _write_all(arguments.graphs, arguments.server)
+    except ComfyServerlessError as exc:
+        print(f"samples: {exc}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _write_all(graphs: Path, server: str | None) -> None:
     write_inputs(graphs / "inputs")
-    with server_url(arguments.server) as url:
+    with server_url(server) as url:
         pictures = run_samples(graphs, url)
     (graphs / "pictures").mkdir(exist_ok=True)
     for name, png in pictures.items():
         (graphs / "pictures" / f"{name}.png").write_bytes(png)
         reading = read_picture(np.asarray(Image.open(io.BytesIO(png)).convert("RGB")))
         print(f"{name:<20}{len(png):>8} bytes  {in_words(reading)}")
-    return 0
 
 
 if __name__ == "__main__":

@@ -25,7 +25,9 @@ def answer(marks: Marks, category: str = "single") -> Answer:
 
 def test_rates_count_only_what_was_asked() -> None:
     found = rates([answer(RIGHT), answer(Marks(True, False, None, True, place=True))])
-    assert found == {"background": 1, "color": 0.5, "shape": 1, "count": 1, "place": 1, "all": 0.5}
+    assert found == {
+        "background": 1, "color": 0.5, "shape": 1, "count": 1, "place": 1, "all": 0.5, "fit": 0.5,
+    }  # fmt: skip
 
 
 def test_one_shape_in_eleven_may_be_wrong_and_two_in_eleven_not() -> None:
