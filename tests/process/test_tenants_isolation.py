@@ -289,10 +289,11 @@ def urls(pattern: str, made: World) -> Iterator[str]:
 async def look_around(mallory: Mallory, made: World, routes: list[tuple[str, str]]) -> None:
     """Read every route: first as somebody who knows nothing, then with all names."""
     gets = [pattern for method, pattern in routes if method == "GET"]
-    mallory.forbid(KNOWN, *made.prompt_ids)
+    unknown = [KNOWN, *made.prompt_ids, '"alice"', "/alice/"]
+    mallory.forbid(*unknown)
     for pattern in gets:
         await mallory.send("GET", pattern, PLACEHOLDER.sub("0", pattern))
-    mallory.allow(KNOWN, *made.prompt_ids)
+    mallory.allow(*unknown)
     for pattern in gets:
         for url in urls(pattern, made):
             await mallory.send("GET", pattern, url)

@@ -10,9 +10,10 @@ from aiohttp.test_utils import TestClient
 
 from comfyserverless.control.accounts.account import Account, Limits, new_token, token_digest
 from comfyserverless.control.accounts.book import AccountBook
-from comfyserverless.control.views import RunStatus
+from comfyserverless.control.views import QueueChanged, RunStatus
 from comfyserverless.core.ids import TenantId
 from comfyserverless.server.access import COOKIE
+from comfyserverless.server.keys import HUB
 from tests.support.fake_engine import FakeEngine
 from tests.support.tenants import FixedAccounts
 from tests.unit.server.conftest import StartClient
@@ -174,3 +175,24 @@ async def test_work_of_an_account_that_ended_is_stopped(
         assert message.type.name in ("CLOSED", "CLOSE", "ERROR")
     assert set(engine.stopped) == {ALICE.tenant}
     assert [record.tenant for record in engine.in_state(RunStatus.PENDING, tenant=BOB.tenant)] == [BOB.tenant]
+
+
+async def test_console_lines_go_to_operators_and_to_whom_they_are_about(guarded: Client) -> None:
+    assert guarded.app is not None
+    hub = guarded.app[HUB]
+    heard: dict[str, list[str]] = {}
+    sockets = {}
+    for name in ("alice", "bob", "ops"):
+        sockets[name] = await guarded.ws_connect("/ws?clientId=same", headers=bearer(name))
+        await sockets[name].receive_json()
+        body = {"clientId": "same", "enabled": True}
+        await guarded.patch("/internal/logs/subscribe", json=body, headers=bearer(name))
+    hub.send_log({"entries": ["of the server"]})
+    hub.send_log({"entries": ["of alice"]}, ALICE.tenant)
+    for name, socket in sockets.items():
+        hub.on_notice(QueueChanged(TenantId(name), 7))
+        heard[name] = []
+        while (message := await socket.receive_json(timeout=5))["type"] == "logs":
+            heard[name] += message["data"]["entries"]
+        await socket.close()
+    assert heard == {"alice": ["of alice"], "bob": [], "ops": ["of the server", "of alice"]}

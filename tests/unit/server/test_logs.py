@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from comfyserverless.server.logs import CAPACITY_LINES, LogTape
+from comfyserverless.core.ids import TenantId
+from comfyserverless.server.logs import ABOUT, CAPACITY_LINES, LogTape
 
 
 def record(text: str) -> logging.LogRecord:
@@ -28,3 +29,15 @@ def test_listener_gets_each_line_until_it_leaves() -> None:
     tape.listen(None)
     tape.emit(record("two"))
     assert [line["m"] for line in heard] == ["one\n"]
+
+
+def test_lines_about_a_tenant_can_be_asked_for_alone() -> None:
+    tape = LogTape()
+    tape.emit(record("of the server"))
+    about = record("of alice")
+    setattr(about, ABOUT, "alice")
+    tape.emit(about)
+    assert [line["m"] for line in tape.entries(TenantId("alice"))] == ["of alice\n"]
+    assert tape.entries(TenantId("bob")) == []
+    assert "of the server" not in tape.text(TenantId("alice"))
+    assert len(tape.entries()) == 2

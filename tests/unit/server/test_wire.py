@@ -25,7 +25,7 @@ from comfyserverless.control.views import (
     RunStarted,
     RunSucceeded,
 )
-from comfyserverless.core.ids import DEFAULT_TENANT, NodeId, PromptId
+from comfyserverless.core.ids import DEFAULT_TENANT, NodeId, PromptId, TenantId
 from comfyserverless.server.wire import Outgoing, Support, Translator
 
 TRACES = json.loads((Path(__file__).parents[2] / "contract/data/ws.json").read_text())
@@ -230,3 +230,19 @@ def test_sampler_of_a_huge_run_tells_every_step() -> None:
     for step in range(3):
         told = translator.translate(NodeProgress(*common, NodeId("999"), step, 3))
         assert told[-1].data["nodes"]["999"]["value"] == step
+
+
+def test_equal_prompt_ids_of_two_tenants_are_never_mixed() -> None:
+    translator = Translator()
+    alice, bob = (RUN, TenantId("alice"), "c"), (RUN, TenantId("bob"), "c")
+    translator.translate(NodeStarted(*alice, NodeId("a")))
+    translator.translate(NodeProgress(*alice, NodeId("a"), 1, 2))
+    sent = translator.translate(NodeStarted(*bob, NodeId("b")))
+    assert {message.tenant for message in sent} == {"bob"}
+    states = [message.data["nodes"] for message in sent if message.type == "progress_state"]
+    assert [set(nodes) for nodes in states] == [{"b"}]
+    assert [message.tenant for message in translator.flush()] == ["alice"]
+    translator.translate(RunEnded(*bob))
+    later = translator.translate(NodeStarted(*alice, NodeId("c")))
+    states = [message.data["nodes"] for message in later if message.type == "progress_state"]
+    assert [set(nodes) for nodes in states] == [{"a", "c"}]

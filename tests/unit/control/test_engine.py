@@ -1,0 +1,118 @@
+"""Prompts of tenants are queued, limited and stopped apart from each other; no worker is needed for that."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from comfyserverless.control.accounts.account import Account, Limits
+from comfyserverless.control.accounts.book import AccountBook
+from comfyserverless.control.accounts.tenants import Tenants
+from comfyserverless.control.engine import Engine
+from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.views import RunStatus, SubmitRequest, SubmitResult
+from comfyserverless.core.config import EngineConfig, Folders, WorkerConfig
+from comfyserverless.core.ids import PromptId, TenantId
+from tests.support.tenants import FixedAccounts
+
+ALICE, BOB = TenantId("alice"), TenantId("bob")
+SAVE: dict[str, Any] = {
+    "1": {"class_type": "LoadImage", "inputs": {"image": "a.png"}},
+    "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "a"}},
+}
+
+
+@pytest.fixture
+def source() -> FixedAccounts:
+    return FixedAccounts(Account(ALICE), Account(BOB))
+
+
+@pytest.fixture
+async def engine(tmp_path: Path, source: FixedAccounts) -> AsyncIterator[Engine]:
+    """Return an engine with three slots and no worker: what starts never ends."""
+    places = {name: tmp_path / name for name in ("input", "output", "temp", "user")}
+    folders = Folders(base=tmp_path, models=(), custom_nodes=tmp_path / "c", **places)
+    for tenant in (ALICE, BOB):
+        (folders.input / tenant).mkdir(parents=True)
+        (folders.input / tenant / "a.png").write_bytes(b"")
+    tenants = Tenants(FolderPaths(folders), AccountBook(source))
+    made = Engine(EngineConfig(folders, WorkerConfig(workers=3)), tenants)
+    yield made
+    await made.stop()
+
+
+async def send(engine: Engine, tenant: TenantId, prompt_id: str | None = None) -> SubmitResult:
+    result = engine.submit(SubmitRequest(SAVE, tenant, prompt_id=prompt_id and PromptId(prompt_id)))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    return result
+
+
+async def idle(engine: Engine, tenant: TenantId) -> None:
+    """Let the event loop turn until a tenant has nothing waiting or running."""
+    async with asyncio.timeout(5):
+        while True:
+            if not engine.remaining(tenant):
+                return
+            await asyncio.sleep(0)
+
+
+async def test_tenant_runs_no_more_prompts_than_it_may_and_others_are_not_held_up(
+    engine: Engine, source: FixedAccounts
+) -> None:
+    source.change(Account(ALICE, limits=Limits(max_running=2)), Account(BOB))
+    for tenant in (ALICE, BOB) * 4:
+        await send(engine, tenant)
+    assert (len(engine.running(ALICE)), len(engine.pending(ALICE))) == (2, 2)
+    assert (len(engine.running(BOB)), len(engine.pending(BOB))) == (3, 1)
+    usage = engine.usage(ALICE)
+    assert (usage.running, usage.pending, usage.service_s) == (2, 2, {"gpu": 0.0, "cpu": 0.0})
+
+
+async def test_full_queue_refuses_for_now_and_leaves_no_record(engine: Engine, source: FixedAccounts) -> None:
+    source.change(Account(ALICE, limits=Limits(max_queued=1, max_running=1)), Account(BOB))
+    await send(engine, ALICE)
+    await send(engine, ALICE)
+    refused = await send(engine, ALICE)
+    assert refused.error is not None
+    assert refused.error["type"] == "queue_full"
+    assert (refused.prompt_id, (refused.retry_after_s or 0) > 0) == (None, True)
+    assert engine.remaining(ALICE) == 2
+    assert (await send(engine, BOB)).error is None
+
+
+async def test_numbers_of_a_tenant_do_not_count_those_of_others(engine: Engine) -> None:
+    numbers = [(await send(engine, tenant)).number for tenant in (ALICE, ALICE, BOB, ALICE)]
+    assert numbers == [0, 1, 0, 2]
+
+
+async def test_equal_prompt_ids_of_two_tenants_are_two_prompts(engine: Engine) -> None:
+    shared = str(uuid.uuid4())
+    assert (await send(engine, ALICE, shared)).error is None
+    assert engine.find(PromptId(shared), BOB) is None
+    assert (await send(engine, BOB, shared)).error is None
+    assert engine.interrupt(PromptId(shared), BOB)
+    await idle(engine, BOB)
+    assert [record.status for record in engine.history(BOB)] == [RunStatus.INTERRUPTED]
+    assert [record.status for record in engine.running(ALICE)] == [RunStatus.RUNNING]
+
+
+async def test_tenant_that_is_stopped_has_nothing_left(engine: Engine) -> None:
+    for tenant in (ALICE, BOB) * 4:
+        await send(engine, tenant)
+    assert set(engine.busy_tenants()) == {ALICE, BOB}
+    engine.stop_tenant(ALICE)
+    await idle(engine, ALICE)
+    assert engine.busy_tenants() == [BOB]
+    assert engine.remaining(BOB) == 4
+
+
+async def test_weight_of_an_account_is_shown_as_it_is_now(engine: Engine, source: FixedAccounts) -> None:
+    source.change(replace(Account(ALICE), weight=2.5), Account(BOB))
+    assert engine.usage(ALICE).weight == 2.5
