@@ -32,7 +32,7 @@ Rates = dict[str, float]
 def rates(answers: Sequence[Answer]) -> Rates:
     """Return the share of right answers by column that was asked for; `all` is that of faultless pictures.
 
-    `fit` is the mean overlap of the largest objects with the drawn shapes, where the shape is right: their looks.
+    `fit` is the mean overlap of the largest objects with drawn shapes, where the shape is right.
     """
     found: Rates = {}
     for column in _COLUMNS:
