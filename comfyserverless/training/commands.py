@@ -15,7 +15,7 @@ _MOST_PROCESSES = 64
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the subcommands and their flags."""
-    from comfyserverless.training.evaluation import add_evaluate_flags
+    from comfyserverless.training.evaluation.flags import add_evaluate_flags
 
     actions = parser.add_subparsers(dest="action", required=True)
     train = actions.add_parser("train", help="train checkpoint, LoRA, ControlNet and embedding from nothing")
@@ -36,7 +36,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """Do what was asked; returns the exit code. Raises ConfigError for a bad flag."""
     if arguments.action == "evaluate":
-        from comfyserverless.training.evaluation import run_evaluate
+        from comfyserverless.training.evaluation.flags import run_evaluate
 
         return run_evaluate(arguments, argv)
     return _train(arguments)
