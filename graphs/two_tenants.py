@@ -62,7 +62,7 @@ class Tenant:
 
 def variant(seed: int, **changes: int) -> dict[str, Any]:
     """Return the text-to-image sample with another seed, and other values for the inputs that are named."""
-    graph = copy.deepcopy(GRAPH)
+    graph: dict[str, Any] = copy.deepcopy(GRAPH)
     for node in graph.values():
         node["inputs"].update({key: value for key, value in changes.items() if key in node["inputs"]})
         if "seed" in node["inputs"]:
