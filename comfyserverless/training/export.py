@@ -11,11 +11,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from comfyserverless.models.text.bpe import VOCAB_COUNT
-from comfyserverless.training.networks import TEXT, TOKEN_TABLE
-from comfyserverless.training.slim_autoencoder import SlimAutoencoder
-from comfyserverless.training.stage_denoiser import Drawer
-from comfyserverless.training.vocabulary import token_ids
-from comfyserverless.training.widening import wide_state
+from comfyserverless.training.networks.drawer import TEXT, TOKEN_TABLE
+from comfyserverless.training.networks.slim_autoencoder import SlimAutoencoder
+from comfyserverless.training.networks.widening import wide_state
+from comfyserverless.training.scenery.vocabulary import token_ids
+from comfyserverless.training.stages.denoiser import Drawer
 
 Tensors = Mapping[str, Tensor]
 

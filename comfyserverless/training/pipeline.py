@@ -14,17 +14,17 @@ from comfyserverless.demo.places import DEMO_CHECKPOINT, DEMO_CONTROLNET, DEMO_L
 from comfyserverless.training.crew import Crew, join, leave
 from comfyserverless.training.export import save_checkpoint, save_controlnet, save_lora, save_word
 from comfyserverless.training.loop import Stage, run_stage
+from comfyserverless.training.networks.slim_autoencoder import SlimAutoencoder
 from comfyserverless.training.pools import make_pool, make_pools
 from comfyserverless.training.recipe import SIZES_PX, Recipe
-from comfyserverless.training.scenes import random_scene
-from comfyserverless.training.slim_autoencoder import SlimAutoencoder
-from comfyserverless.training.stage_autoencoder import AutoencoderStage
-from comfyserverless.training.stage_control import ControlStage
-from comfyserverless.training.stage_denoiser import DenoiserStage, Drawer
-from comfyserverless.training.stage_lora import LoraStage, draw_outlined
-from comfyserverless.training.stage_reader import ReaderStage
-from comfyserverless.training.stage_word import WORD, WordStage
-from comfyserverless.training.world import draw
+from comfyserverless.training.scenery.scenes import random_scene
+from comfyserverless.training.scenery.world import draw
+from comfyserverless.training.stages.autoencoder import AutoencoderStage
+from comfyserverless.training.stages.control import ControlStage
+from comfyserverless.training.stages.denoiser import DenoiserStage, Drawer
+from comfyserverless.training.stages.lora import LoraStage, draw_outlined
+from comfyserverless.training.stages.reader import ReaderStage
+from comfyserverless.training.stages.word import WORD, WordStage
 
 
 @dataclass(frozen=True)

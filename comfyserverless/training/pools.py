@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from comfyserverless.training.captions import caption
-from comfyserverless.training.latents import latent_of
-from comfyserverless.training.scenes import random_scene
-from comfyserverless.training.vocabulary import rows
-from comfyserverless.training.world import Picture, Scene, draw
+from comfyserverless.training.scenery.captions import caption
+from comfyserverless.training.scenery.latents import latent_of
+from comfyserverless.training.scenery.scenes import random_scene
+from comfyserverless.training.scenery.vocabulary import rows
+from comfyserverless.training.scenery.world import Picture, Scene, draw
 
 SizePx = tuple[int, int]
 Painter = Callable[[Scene, np.random.Generator], Picture]

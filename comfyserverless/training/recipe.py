@@ -67,7 +67,7 @@ FULL = Recipe(
     reader=Pace(1_600, 3e-3),
     denoiser=Pace(4_000, 1.2e-3, 0.998, matrix_rate=0.02),
     lora=Pace(500, 3e-3, 0.98),
-    control=Pace(1_100, 1e-3, 0.99),
+    control=Pace(1_100, 1e-3, 0.99, matrix_rate=0.01),
     word=Pace(200, 2e-2, 0.95, 0.0),
 )
 
@@ -81,7 +81,7 @@ SMOKE = Recipe(
     reader=Pace(3, 3e-3),
     denoiser=Pace(3, 1.2e-3, 0.9, matrix_rate=0.02),
     lora=Pace(2, 3e-3),
-    control=Pace(2, 1e-3),
+    control=Pace(2, 1e-3, matrix_rate=0.01),
     word=Pace(2, 1e-2),
     autoencoder_batch=2,
     reader_batch=4,

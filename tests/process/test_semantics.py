@@ -14,8 +14,8 @@ from comfyserverless.demo.places import DEMO_CONTROLNET, DEMO_LORA
 from comfyserverless.training.evaluation.judge import Reading, Thing, read_picture
 from comfyserverless.training.evaluation.regions import Mask, grown
 from comfyserverless.training.evaluation.sheet import in_words
-from comfyserverless.training.world import COLORS, Floats, Item, Picture, Scene
-from comfyserverless.training.world import draw as draw_scene
+from comfyserverless.training.scenery.world import COLORS, Floats, Item, Picture, Scene
+from comfyserverless.training.scenery.world import draw as draw_scene
 from tests.support.drawing import (
     CHECKPOINT_CLIP,
     CHECKPOINT_MODEL,

@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from comfyserverless.demo.places import DEMO_CHECKPOINT
-from comfyserverless.training.world import Picture
+from comfyserverless.training.scenery.world import Picture
 from tests.support.client import Client
 
 GRAPHS = Path(__file__).parents[2] / "graphs"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from PIL import Image, ImageFilter
 
-from comfyserverless.training.world import Floats, Picture, Scene, draw
+from comfyserverless.training.scenery.world import Floats, Picture, Scene, draw
 
 _WAVES = 6
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from comfyserverless.training.world import COLORS, Floats
+from comfyserverless.training.scenery.world import COLORS, Floats
 
 _NEAR = 40.0
 """Distance in RGB within which border pixels count as the background."""

@@ -15,7 +15,7 @@ from PIL import Image, ImageFilter
 from comfyserverless.training.evaluation.grounds import color_name, find_ground, nearest_colors
 from comfyserverless.training.evaluation.regions import Mask, filled, grown, label, shrunk
 from comfyserverless.training.evaluation.silhouettes import ROUND, best_fit, fit_ring
-from comfyserverless.training.world import COLORS, SHORT_SIDE, Floats, Picture
+from comfyserverless.training.scenery.world import COLORS, SHORT_SIDE, Floats, Picture
 
 _DIFFERS = 30.0
 """Distance in RGB from the background beyond which a pixel may be of an object."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from comfyserverless.training.evaluation.judge import Reading, Thing
 from comfyserverless.training.evaluation.questions import USUAL_PX, Question, Wanted
-from comfyserverless.training.world import PLACES
+from comfyserverless.training.scenery.world import PLACES
 
 _ASIDE = 0.06
 """How far from the middle an object must be to be on a side, 0..1 of the picture."""

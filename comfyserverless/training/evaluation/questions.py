@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from comfyserverless.training.world import COLORS, PLACES, SHAPES, SIZES, is_held_out
+from comfyserverless.training.scenery.world import COLORS, PLACES, SHAPES, SIZES, is_held_out
 
 SizePx = tuple[int, int]
 USUAL_PX: SizePx = (128, 128)

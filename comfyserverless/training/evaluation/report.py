@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from comfyserverless.training.evaluation.judge import Reading
 from comfyserverless.training.evaluation.marks import Marks
 from comfyserverless.training.evaluation.questions import Question
-from comfyserverless.training.world import Picture
+from comfyserverless.training.scenery.world import Picture
 
 BARS: Mapping[str, float] = {"background": 0.95, "color": 0.97, "shape": 0.90}
 """Least share of right answers to the questions for single objects."""

@@ -19,7 +19,7 @@ from comfyserverless.core.errors import ComfyServerlessError
 from comfyserverless.training.evaluation.asking import Artist, server_url
 from comfyserverless.training.evaluation.judge import read_picture
 from comfyserverless.training.evaluation.sheet import in_words
-from comfyserverless.training.world import Item, Scene, draw
+from comfyserverless.training.scenery.world import Item, Scene, draw
 
 _CIRCLE = Item("circle", "red", x=78, y=52, radius=42)
 _STAR = Item("star", "white", x=64, y=66, radius=52)

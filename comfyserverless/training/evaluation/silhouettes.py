@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from comfyserverless.training.world import SHAPES, Floats
+from comfyserverless.training.scenery.world import SHAPES, Floats
 
 _LEAST_OVERLAP = 0.70
 """Intersection over union below which a silhouette has no name."""

@@ -13,13 +13,13 @@ from comfyserverless.core.values import ClipRef, ControlNetRef, FileRef, LoraRef
 from comfyserverless.models.pool import ModelPool
 from comfyserverless.training.export import save_checkpoint, save_controlnet, save_lora, save_word
 from comfyserverless.training.loop import Pace
+from comfyserverless.training.networks.slim_autoencoder import SlimAutoencoder
+from comfyserverless.training.networks.widening import LATENT_SCALE
 from comfyserverless.training.pools import make_pool
-from comfyserverless.training.slim_autoencoder import SlimAutoencoder
-from comfyserverless.training.stage_control import ControlStage
-from comfyserverless.training.stage_denoiser import Drawer
-from comfyserverless.training.stage_lora import LoraStage
-from comfyserverless.training.vocabulary import rows
-from comfyserverless.training.widening import LATENT_SCALE
+from comfyserverless.training.scenery.vocabulary import rows
+from comfyserverless.training.stages.control import ControlStage
+from comfyserverless.training.stages.denoiser import Drawer
+from comfyserverless.training.stages.lora import LoraStage
 
 HALF = 1e-2
 """How far fp16 files may be from the float32 networks, relative to the largest value."""

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from comfyserverless.training.evaluation.judge import Reading, read_picture
-from comfyserverless.training.scenes import random_scene
-from comfyserverless.training.world import COLORS, SHAPES, Floats, Item, Picture, Scene, draw
+from comfyserverless.training.scenery.scenes import random_scene
+from comfyserverless.training.scenery.world import COLORS, SHAPES, Floats, Item, Picture, Scene, draw
 from tests.support.imperfect import Flaws, draw_with
 
 SIZES_PX = ((64, 64), (96, 96), (128, 128), (160, 160), (192, 192), (192, 128), (128, 192), (128, 96))

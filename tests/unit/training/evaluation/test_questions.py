@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from comfyserverless.training.captions import words
 from comfyserverless.training.evaluation.questions import (
     OTHER_SIZES_PX,
     Question,
     more_questions,
     single_questions,
 )
-from comfyserverless.training.world import PLACES, SHAPES, is_held_out
+from comfyserverless.training.scenery.captions import words
+from comfyserverless.training.scenery.world import PLACES, SHAPES, is_held_out
 
 SINGLE = single_questions(60, seed=0)
 OTHERS = more_questions(12, seed=0)

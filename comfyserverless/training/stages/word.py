@@ -7,12 +7,12 @@ import torch
 from torch import Tensor, nn
 
 from comfyserverless.models.text.clip import embed_tokens
-from comfyserverless.training.diffusion import denoising_loss
-from comfyserverless.training.latents import latent_of
 from comfyserverless.training.loop import Pace, Turn
-from comfyserverless.training.networks import TEXT, TOKEN_TABLE
-from comfyserverless.training.stage_denoiser import Drawer, empty_rows
-from comfyserverless.training.world import SHORT_SIDE, SIZES, Item, Scene, draw
+from comfyserverless.training.networks.drawer import TEXT, TOKEN_TABLE
+from comfyserverless.training.scenery.latents import latent_of
+from comfyserverless.training.scenery.world import SHORT_SIDE, SIZES, Item, Scene, draw
+from comfyserverless.training.stages.denoiser import Drawer, empty_rows
+from comfyserverless.training.stages.diffusion import denoising_loss
 
 WORD = "night_star"
 """A large yellow star on a black background."""

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from comfyserverless.training.latents import latent_of, pixels_of
-from comfyserverless.training.scenes import random_scene
-from comfyserverless.training.world import draw
+from comfyserverless.training.scenery.latents import latent_of, pixels_of
+from comfyserverless.training.scenery.scenes import random_scene
+from comfyserverless.training.scenery.world import draw
 
 
 def test_latents_have_zero_mean_and_unit_spread() -> None:

@@ -14,7 +14,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from comfyserverless.training.networks import TRAIN_STEPS, alphas_cumprod
+from comfyserverless.training.networks.drawer import TRAIN_STEPS, alphas_cumprod
 
 _GAMMA = 5.0
 _DENSITY = 0.7

@@ -7,12 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from comfyserverless.training.captions import caption
 from comfyserverless.training.loop import Pace, Turn
-from comfyserverless.training.networks import TEXT, TextEncoder
-from comfyserverless.training.scenes import random_scene
-from comfyserverless.training.vocabulary import end_row, rows
-from comfyserverless.training.world import COLORS, PLACES, SHAPES, SIZES, Scene
+from comfyserverless.training.networks.drawer import TEXT, TextEncoder
+from comfyserverless.training.scenery.captions import caption
+from comfyserverless.training.scenery.scenes import random_scene
+from comfyserverless.training.scenery.vocabulary import end_row, rows
+from comfyserverless.training.scenery.world import COLORS, PLACES, SHAPES, SIZES, Scene
 
 _NOTHING = ""
 _CLASSES: tuple[tuple[str, ...], ...] = (

@@ -12,7 +12,14 @@ import math
 import torch
 from torch import Tensor, nn
 
-from comfyserverless.training.slim_autoencoder import NORM_EPS, SLIM, TINY, WIDE, Scale, SlimAutoencoder
+from comfyserverless.training.networks.slim_autoencoder import (
+    NORM_EPS,
+    SLIM,
+    TINY,
+    WIDE,
+    Scale,
+    SlimAutoencoder,
+)
 
 LATENT_SCALE = 0.18215
 _LATENT_CHANNELS = 4

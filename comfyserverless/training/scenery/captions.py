@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from comfyserverless.training.world import COLORS, SHAPES, Item, Scene
+from comfyserverless.training.scenery.world import COLORS, SHAPES, Item, Scene
 
 UNKNOWN = "~"
 """Stands in a caption for a word that the model does not know."""

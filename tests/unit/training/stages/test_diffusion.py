@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from comfyserverless.training.diffusion import denoising_loss, draw_timesteps, loss_weights
-from comfyserverless.training.networks import alphas_cumprod
+from comfyserverless.training.networks.drawer import alphas_cumprod
+from comfyserverless.training.stages.diffusion import denoising_loss, draw_timesteps, loss_weights
 
 
 def generator() -> torch.Generator:

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from comfyserverless.training.diffusion import denoising_loss
 from comfyserverless.training.loop import Pace, Turn
-from comfyserverless.training.networks import TextEncoder, make_unet
+from comfyserverless.training.networks.drawer import TextEncoder, make_unet
 from comfyserverless.training.pools import CAPTIONS, Pool, SizePx
-from comfyserverless.training.vocabulary import TOKENS, end_row, start_row
+from comfyserverless.training.scenery.vocabulary import TOKENS, end_row, start_row
+from comfyserverless.training.stages.diffusion import denoising_loss
 
 _NO_CAPTION_SHARE = 0.12
 """Captions that are left out, so that guidance has an unconditional side (Ho and Salimans 2022)."""

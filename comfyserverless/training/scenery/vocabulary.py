@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from comfyserverless.models.text.bpe import END_ID, START_ID, clip_ids
-from comfyserverless.training.captions import UNKNOWN, words
+from comfyserverless.training.scenery.captions import UNKNOWN, words
 
 Ids = NDArray[np.int64]
 

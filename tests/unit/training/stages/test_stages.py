@@ -9,14 +9,14 @@ import torch
 from comfyserverless.training.loop import Pace, Turn
 from comfyserverless.training.pools import make_pool, make_pools
 from comfyserverless.training.recipe import FULL, SIZES_PX, SMOKE
-from comfyserverless.training.scenes import random_scene
-from comfyserverless.training.stage_autoencoder import AutoencoderStage
-from comfyserverless.training.stage_control import edge_map
-from comfyserverless.training.stage_denoiser import DenoiserStage, Drawer
-from comfyserverless.training.stage_lora import draw_outlined, outline
-from comfyserverless.training.stage_reader import ReaderStage, answers
-from comfyserverless.training.stage_word import WordStage
-from comfyserverless.training.world import Item, Scene, draw
+from comfyserverless.training.scenery.scenes import random_scene
+from comfyserverless.training.scenery.world import Item, Scene, draw
+from comfyserverless.training.stages.autoencoder import AutoencoderStage
+from comfyserverless.training.stages.control import edge_map, thin_edge_map
+from comfyserverless.training.stages.denoiser import DenoiserStage, Drawer
+from comfyserverless.training.stages.lora import draw_outlined, outline
+from comfyserverless.training.stages.reader import ReaderStage, answers
+from comfyserverless.training.stages.word import WordStage
 
 CIRCLE = Scene("single", "blue", (Item("circle", "red", 64, 64, 40),), (128, 128))
 
@@ -33,11 +33,13 @@ def test_the_style_draws_the_rim_and_leaves_the_middle() -> None:
 
 
 def test_edges_lie_where_colours_change() -> None:
-    edges = edge_map(draw(CIRCLE, np.random.default_rng(0)))
-    assert set(np.unique(edges)) == {0, 255}
-    assert edges[64, 64] == edges[5, 5] == 0
-    y, x = np.nonzero(edges)
-    assert np.abs(np.hypot(x - 63.5, y - 63.5) - 38).max() < 2.5
+    picture = draw(CIRCLE, np.random.default_rng(0))
+    for edges in (thick := edge_map(picture), thin := thin_edge_map(picture)):
+        assert set(np.unique(edges)) == {0, 255}
+        assert edges[64, 64] == edges[5, 5] == 0
+        y, x = np.nonzero(edges)
+        assert np.abs(np.hypot(x - 63.5, y - 63.5) - 38).max() < 2.5
+    assert thin.sum() < thick.sum()
 
 
 def test_answers_are_those_of_the_scene() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from comfyserverless.training.scenes import random_scene
-from comfyserverless.training.world import PLACES, is_held_out
+from comfyserverless.training.scenery.scenes import random_scene
+from comfyserverless.training.scenery.world import PLACES, is_held_out
 
 
 @pytest.mark.parametrize("size_px", [(64, 64), (128, 128), (192, 128), (128, 192), (96, 128)])

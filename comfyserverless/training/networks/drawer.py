@@ -9,7 +9,7 @@ from diffusers import UNet2DConditionModel
 from torch import Tensor, nn
 
 from comfyserverless.models.text.clip import ClipConfig, embed_tokens, run_clip
-from comfyserverless.training.vocabulary import TOKENS, row_count
+from comfyserverless.training.scenery.vocabulary import TOKENS, row_count
 
 TRAIN_STEPS = 1000
 _BETA_FIRST, _BETA_LAST = 0.00085, 0.012

@@ -6,11 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from comfyserverless.training.diffusion import denoising_loss
 from comfyserverless.training.loop import Pace, Turn
 from comfyserverless.training.pools import CAPTIONS, Pool
-from comfyserverless.training.stage_denoiser import Drawer, empty_rows
-from comfyserverless.training.world import Floats, Picture, Scene, draw
+from comfyserverless.training.scenery.world import Floats, Picture, Scene, draw
+from comfyserverless.training.stages.denoiser import Drawer, empty_rows
+from comfyserverless.training.stages.diffusion import denoising_loss
 
 RANK = 8
 _STROKE = 9.0

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from comfyserverless.training.latents import CELL_PX, latent_of, pixels_of
 from comfyserverless.training.loop import Pace, Turn
-from comfyserverless.training.slim_autoencoder import SlimAutoencoder
-from comfyserverless.training.world import Picture
+from comfyserverless.training.networks.slim_autoencoder import SlimAutoencoder
+from comfyserverless.training.scenery.latents import CELL_PX, latent_of, pixels_of
+from comfyserverless.training.scenery.world import Picture
 
 _CROP_PX = 64
 _EDGE_WEIGHT = 0.7

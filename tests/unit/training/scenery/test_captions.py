@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from comfyserverless.models.text.bpe import clip_ids
-from comfyserverless.training.captions import UNKNOWN, caption
-from comfyserverless.training.scenes import random_scene
-from comfyserverless.training.vocabulary import TOKENS, end_row, row_count, rows, start_row, token_ids
-from comfyserverless.training.world import Item, Scene
+from comfyserverless.training.scenery.captions import UNKNOWN, caption
+from comfyserverless.training.scenery.scenes import random_scene
+from comfyserverless.training.scenery.vocabulary import TOKENS, end_row, row_count, rows, start_row, token_ids
+from comfyserverless.training.scenery.world import Item, Scene
 
 
 def test_every_word_of_captions_has_a_row() -> None:

@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from comfyserverless.training.scenes import random_scene
-from comfyserverless.training.world import Picture, draw
+from comfyserverless.training.scenery.scenes import random_scene
+from comfyserverless.training.scenery.world import Picture, draw
 
 CELL_PX = 8
 CHANNELS = 4

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from comfyserverless.training.world import COLORS, SHAPES, Item, Scene, draw, is_held_out
+from comfyserverless.training.scenery.world import COLORS, SHAPES, Item, Scene, draw, is_held_out
 
 
 def one(shape: str, size_px: tuple[int, int] = (128, 128)) -> Scene:

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from comfyserverless.training.world import COLORS, PLACES, SHAPES, SHORT_SIDE, SIZES, Item, Scene, is_held_out
+from comfyserverless.training.scenery.world import (
+    COLORS,
+    PLACES,
+    SHAPES,
+    SHORT_SIDE,
+    SIZES,
+    Item,
+    Scene,
+    is_held_out,
+)
 
 _KINDS = ("empty", "single", "count", "pair")
 _KIND_SHARES = (0.04, 0.56, 0.12, 0.28)

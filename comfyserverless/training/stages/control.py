@@ -8,17 +8,24 @@ from diffusers import ControlNetModel
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from comfyserverless.training.diffusion import denoising_loss
+from comfyserverless.functions.edges import ImageCanny
 from comfyserverless.training.loop import Pace, Turn
 from comfyserverless.training.pools import CAPTIONS, Pool, SizePx
-from comfyserverless.training.stage_denoiser import Drawer, empty_rows
-from comfyserverless.training.world import Picture
+from comfyserverless.training.scenery.world import Picture
+from comfyserverless.training.stages.denoiser import Drawer, empty_rows
+from comfyserverless.training.stages.diffusion import denoising_loss
 
 _EDGE_STEP = 14
 """Neighbouring pixels differ by more than this, in one colour, where an edge is."""
 _NO_CAPTION_SHARE = 0.3
 """Captions that are left out: then only the edges tell what to draw."""
 _CELLS = 256
+_THIN_SHARE = 0.6
+"""Hints as the product's Canny node draws them, instead of the thicker lines of `edge_map`."""
+_THRESHOLDS = (0.1, 0.3)
+_GOLDEN = 0.618034
+"""Multiples of it modulo 1 spread evenly."""
+_APART = ("conv_in", "controlnet_down_blocks", "controlnet_mid_block", "controlnet_cond_embedding.conv_out")
 
 
 def edge_map(picture: Picture) -> NDArray[np.uint8]:
@@ -28,6 +35,20 @@ def edge_map(picture: Picture) -> NDArray[np.uint8]:
     steps[:, 1:] = np.abs(np.diff(wide, axis=1)).max(-1)
     steps[1:] = np.maximum(steps[1:], np.abs(np.diff(wide, axis=0)).max(-1))
     return np.where(steps > _EDGE_STEP, 255, 0).astype(np.uint8)
+
+
+def thin_edge_map(picture: Picture) -> NDArray[np.uint8]:
+    """Return the lines [h, w], white on black, that Canny's method finds."""
+    low, high = _THRESHOLDS
+    images = torch.from_numpy(picture)[None].float() / 255
+    edges = ImageCanny().execute({}, images=images, low_threshold=low, high_threshold=high)["images"]
+    return (edges[0, ..., 0] * 255).to(torch.uint8).numpy()
+
+
+def _hint_of(picture: Picture, at: int) -> Tensor:
+    """Return one of the two kinds of lines, a share of each by number."""
+    is_thin = (at * _GOLDEN) % 1 < _THIN_SHARE
+    return torch.from_numpy(thin_edge_map(picture) if is_thin else edge_map(picture))
 
 
 class ControlStage:
@@ -41,14 +62,18 @@ class ControlStage:
         self._drawer = drawer.requires_grad_(False)
         self._pools = pools
         self._hints = {
-            size: torch.from_numpy(np.stack([edge_map(picture) for picture in pool.pictures]))
+            size: torch.stack([_hint_of(picture, at) for at, picture in enumerate(pool.pictures)])
             for size, pool in pools.items()
         }
         self._batch = batch
 
     def matrices(self) -> list[nn.Parameter]:
-        """Return nothing: all learn with AdamW."""
-        return []
+        """Return the weights but those of the first layer and of the outputs, which begin at zero."""
+        return [
+            parameter
+            for name, parameter in self.module.named_parameters()
+            if parameter.ndim >= 2 and not name.startswith(_APART)
+        ]
 
     def loss(self, turn: Turn) -> Tensor:
         """Return the denoising loss with the edges of the clean picture as hint."""

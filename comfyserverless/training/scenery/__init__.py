@@ -1,0 +1,1 @@
+"""Scenes, their pictures, captions, token rows and hand-laid latents. Never here: networks, files."""

@@ -1,0 +1,68 @@
+"""Train the demo models for a few steps in two processes, by the command, and load what comes out."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from comfyserverless.core.values import ControlNetRef, FileRef, LoraRef, ModelRef
+from comfyserverless.demo.places import DEMO_CHECKPOINT, DEMO_CONTROLNET, DEMO_LORA
+from comfyserverless.models.pool import ModelPool
+from tests.support.server import TEST_ENV
+
+
+def train(out: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "comfyserverless", "demo", "train", "--out", str(out), *flags]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=280, env=os.environ | TEST_ENV, check=False
+    )
+
+
+def reference(path: Path) -> FileRef:
+    info = path.stat()
+    return FileRef(str(path), info.st_size, info.st_mtime_ns)
+
+
+@pytest.mark.timeout(300)
+def test_every_stage_runs_in_two_processes_and_its_file_loads(tmp_path: Path) -> None:
+    first = train(tmp_path, "--smoke", "--processes", "2")
+    assert first.returncode == 0, first.stderr
+    assert f"--models-dir {tmp_path}" in first.stdout
+    written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.safetensors"))
+    assert written == sorted(
+        [
+            f"checkpoints/{DEMO_CHECKPOINT}",
+            f"loras/{DEMO_LORA}",
+            f"controlnet/{DEMO_CONTROLNET}",
+            "embeddings/night_star.safetensors",
+        ]
+    )
+    pool, base = ModelPool(), reference(tmp_path / "checkpoints" / DEMO_CHECKPOINT)
+    lora = LoraRef(reference(tmp_path / "loras" / DEMO_LORA), 1.0)
+    x, t, context = torch.zeros(1, 4, 8, 8), torch.tensor([500]), torch.zeros(1, 77, 64)
+    assert pool.diffusion(ModelRef(base, (lora,))).predict(x, t, context).isfinite().all()
+    control = pool.controlnet(ControlNetRef(reference(tmp_path / "controlnet" / DEMO_CONTROLNET)))
+    assert len(control.residuals(x, t, context, torch.zeros(1, 3, 64, 64))) == 7
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [(("--processes", "0"), "--processes 0: allowed are 1 to 64"), (("--seed", "-1"), "--seed -1")],
+)
+def test_a_bad_flag_is_named(flags: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    result = train(tmp_path / "out", "--smoke", *flags)
+    assert result.returncode == 2
+    assert message in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = train(tmp_path / "file" / "out", "--smoke")
+    assert result.returncode == 2
+    assert str(tmp_path / "file" / "out") in result.stderr
