@@ -18,8 +18,9 @@ from PIL import Image
 from torch import Tensor
 
 from comfyserverless.bench.workload import CFG, NEGATIVE, POSITIVE
-from comfyserverless.core.values import ClipRef, FileRef, ModelRef, VaeRef
+from comfyserverless.core.values import ClipRef, FileRef, LoraRef, ModelRef, VaeRef
 from comfyserverless.models.pool import ModelPool
+from comfyserverless.models.resident.run import ResidentModel
 
 TRAIN_STEPS = 1000
 
@@ -41,20 +42,40 @@ def walk_levels(levels: Tensor, steps: int) -> Tensor:
     return torch.cat([((1 - share) * log_levels[low] + share * log_levels[high]).exp(), torch.zeros(1)])
 
 
-class Direct:
-    """Hold the parts of one checkpoint, and call them in a loop."""
+def file_ref(path: Path) -> FileRef:
+    """Name a file with what tells its versions apart."""
+    stat = path.stat()
+    return FileRef(str(path), stat.st_size, stat.st_mtime_ns)
 
-    def __init__(self, checkpoint: Path, steps: int, size_px: int) -> None:
-        stat = checkpoint.stat()
-        file = FileRef(str(checkpoint), stat.st_size, stat.st_mtime_ns)
-        pool = ModelPool(torch.device("cpu"))
-        self._text = pool.text(ClipRef((file,)))
+
+class Direct:
+    """Hold the parts of one checkpoint, and call them in a loop.
+
+    pool: None for one of its own, without limits.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        steps: int,
+        size_px: int,
+        pool: ModelPool | None = None,
+        loras: tuple[LoraRef, ...] = (),
+    ) -> None:
+        pool = pool or ModelPool(torch.device("cpu"))
+        file = file_ref(checkpoint)
+        self._text = pool.text(ClipRef((file,), loras=loras))
         self._facts = pool.facts(ModelRef(file))
-        self._network = pool.diffusion(ModelRef(file))
+        self._network = pool.diffusion(ModelRef(file, loras))
         self._vae = pool.vae(VaeRef(file))
         self._levels = trained_sigmas()
         self._sigmas = walk_levels(self._levels, steps)
         self._cells = size_px // self._facts.downscale_px
+
+    def models(self) -> list[ResidentModel]:
+        """List the models that a picture runs, private layers of LoRAs after their base."""
+        parts = [model for part in self._text.parts for model in part.models]
+        return [*parts, *self._network.models, self._vae.residents[1]]
 
     @torch.no_grad()
     def picture(self, seed: int) -> Image.Image:

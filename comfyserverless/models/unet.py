@@ -37,6 +37,7 @@ class UnetModel(DiffusionModel):
     ) -> None:
         self.facts = facts
         self.device = runner.device
+        self.models = runner.models
         self._runner = runner
         self._dtype = compute_dtype(self.device)
         self._condition = condition

@@ -38,10 +38,14 @@ class ModelFacts:
 
 
 class DiffusionModel(ABC):
-    """A diffusion network on its device, with LoRAs merged; takes and returns tensors on any device."""
+    """A diffusion network on its device, with LoRAs merged; takes and returns tensors on any device.
+
+    models: the layers that it runs, the base first.
+    """
 
     facts: ModelFacts
     device: torch.device
+    models: tuple[ResidentModel, ...]
 
     @abstractmethod
     def predict(

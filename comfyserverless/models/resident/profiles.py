@@ -19,6 +19,9 @@ import torch
 from comfyserverless import __version__
 from comfyserverless.residency.prefix import shortest_prefix
 
+_ENOUGH_RUNS = 3
+_STEADY_PERCENT = 90
+
 _logger = logging.getLogger(__name__)
 
 
@@ -26,12 +29,18 @@ _logger = logging.getLogger(__name__)
 class Profile:
     """Nanoseconds by layer, the least that was seen; None before anything was.
 
-    is_settled: compute times come from a run that waited for nothing, and load times are known for every layer.
+    undisturbed_runs: how many runs that waited for nothing were seen; is_settled: enough of them, and every
+    load.
     """
 
     load_ns: list[int | None]
     compute_ns: list[int | None]
-    is_settled: bool = False
+    undisturbed_runs: int = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether the times need not be measured any more."""
+        return self.undisturbed_runs >= _ENOUGH_RUNS and None not in self.load_ns
 
     @classmethod
     def empty(cls, layers: int) -> Profile:
@@ -49,15 +58,18 @@ class Profile:
             new if seen is None else min(seen, new)
             for seen, new in zip(self.compute_ns, compute_ns, strict=True)
         ]
-        self.is_settled = self.is_settled or (not has_waited and None not in self.load_ns)
+        self.undisturbed_runs += not has_waited
 
     def prefix(self) -> int | None:
-        """Return how many first layers hide the load of the rest; None before all times are known."""
+        """Return how many first layers hide the load of the rest; None before all times are known.
+
+        Compute is taken to be somewhat faster than it was: loads that just fit would be late half of the time.
+        """
         load_ns = [each for each in self.load_ns if each is not None]
         compute_ns = [each for each in self.compute_ns if each is not None]
         if len(load_ns) < len(self.load_ns) or len(compute_ns) < len(self.compute_ns):
             return None
-        return shortest_prefix(load_ns, compute_ns)
+        return shortest_prefix(load_ns, [each * _STEADY_PERCENT // 100 for each in compute_ns])
 
 
 @dataclass(slots=True)
@@ -81,7 +93,7 @@ class ProfileStore:
                 _logger.warning("profile of %s cannot be read: %r", model, exc)
             return Profile.empty(layers)
         is_right = len(load_ns) == len(compute_ns) == layers and min((*load_ns, *compute_ns), default=0) >= 0
-        return Profile(list(load_ns), list(compute_ns), True) if is_right else Profile.empty(layers)
+        return Profile(list(load_ns), list(compute_ns), _ENOUGH_RUNS) if is_right else Profile.empty(layers)
 
     def save(self, model: str, profile: Profile) -> None:
         """Keep a settled profile; a folder that cannot be written is only logged."""

@@ -19,7 +19,8 @@ class ResidentModel:
     """The layers of one model in execution order, as the keeper knows them.
 
     name: says what it is, the same in every process; key: of this object in the layer table. group: the file
-    whose models a workflow uses together. profile: of the model; loaded_bytes: of all loads so far.
+    whose models a workflow uses together. profile: of the model; loaded_bytes, loaded_ns: of all loads
+    so far.
     """
 
     def __init__(self, name: str, group: str, layers: Sequence[Layer], profile: Profile | None = None) -> None:
@@ -29,6 +30,7 @@ class ResidentModel:
         self.layers = tuple(layers)
         self.profile = profile or Profile.empty(len(layers))
         self.loaded_bytes = 0
+        self.loaded_ns = 0
         for number, layer in enumerate(self.layers):
             if layer.size_bytes == 0:
                 self.profile.saw_load(number, 0)

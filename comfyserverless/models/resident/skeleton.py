@@ -145,8 +145,8 @@ class Runner(Generic[M]):
         self.device = keeper.transfer.device
         self._keeper = keeper
         self._skeleton = skeleton
-        models = (base,) if private is None else (base, private)
-        self._filling = Filling(gather(models), models, steps)
+        self.models = (base,) if private is None else (base, private)
+        self._filling = Filling(gather(self.models), self.models, steps)
 
     def with_private(self, private: ResidentModel) -> Runner[M]:
         """Return a variant with private layers over this one's."""

@@ -19,13 +19,18 @@ from comfyserverless.models.resident.host import HostTier
 from comfyserverless.residency.policy import LayerKey
 
 _BITS = 8
+_QUEUE_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The bytes of a layer on the device; event: on CUDA, what a stream that reads them waits for."""
+    """The bytes of a layer on the device.
+
+    moved_bytes: of them that came over the link; event: on CUDA, what a stream that reads them waits for.
+    """
 
     data: Tensor
+    moved_bytes: int = 0
     event: torch.cuda.Event | None = None
 
 
@@ -42,10 +47,11 @@ class Transfer:
         self.host = HostTier(host_bytes)
         self._is_cuda = device.type == "cuda"
         self._stream: torch.cuda.Stream | None = None
+        self._link_free_s = 0.0
 
     def deliver(self, key: LayerKey, size_bytes: int, read: Callable[[Tensor], None]) -> Block:
         """Return a block on the device. read: fills a host block of this size; what it raises passes."""
-        begin_s = time.perf_counter()
+        arrival_s = self._book_link(size_bytes)
         host = self.host.get(key)
         if host is None:
             is_kept = self.host.make_room(key, size_bytes)
@@ -53,20 +59,22 @@ class Transfer:
             read(host)
             if is_kept:
                 self.host.put(key, host)
-            block = self._copy(host) if is_kept or self._is_cuda else Block(host)
+            block = self._copy(host) if is_kept or self._is_cuda else Block(host, size_bytes)
         else:
             block = self._copy(host)
-        if self.link_gbps is not None:
-            busy_s = size_bytes * _BITS / (self.link_gbps * 1e9)
-            time.sleep(max(0.0, begin_s + busy_s - time.perf_counter()))
+        time.sleep(max(0.0, arrival_s - time.perf_counter()))
         return block
+
+    def link_s(self, size_bytes: int) -> float:
+        """Return how long the emulated link is busy with so many bytes, 0 without one."""
+        return 0.0 if self.link_gbps is None else size_bytes * _BITS / (self.link_gbps * 1e9)
 
     def make(self, size_bytes: int, fill: Callable[[Tensor], None]) -> Block:
         """Return a block whose bytes are computed on the device. fill: does it, on the stream of the copies."""
         with self._on_stream():
             data = self._device_block(size_bytes)
             fill(data)
-            return self._finished(data)
+            return self._finished(data, moved_bytes=0)
 
     def wait(self, block: Block) -> None:
         """Make what is computed from now on wait for a block."""
@@ -78,20 +86,33 @@ class Transfer:
         if block.event is not None:
             block.data.record_stream(torch.cuda.current_stream(self.device))
 
+    def _book_link(self, size_bytes: int) -> float:
+        """Return when so many bytes have come over the emulated link; without one, now.
+
+        Transfers that follow closely come back to back, as those of a queue of copies do.
+        """
+        now_s = time.perf_counter()
+        if self.link_gbps is None:
+            return now_s
+        is_queued = now_s - self._link_free_s < _QUEUE_S
+        begin_s = self._link_free_s if is_queued else now_s
+        self._link_free_s = begin_s + self.link_s(size_bytes)
+        return self._link_free_s
+
     def _copy(self, host: Tensor) -> Block:
         with self._on_stream():
             data = self._device_block(host.nbytes)
             data.copy_(host, non_blocking=True)
-            return self._finished(data)
+            return self._finished(data, host.nbytes)
 
-    def _finished(self, data: Tensor) -> Block:
+    def _finished(self, data: Tensor, moved_bytes: int) -> Block:
         if not self._is_cuda:
-            return Block(data)
+            return Block(data, moved_bytes)
         event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record()
         # A pinned block that nobody keeps may be reused by the host at once, so the copy must be over.
         event.synchronize()
-        return Block(data, event)
+        return Block(data, moved_bytes, event)
 
     def _host_block(self, size_bytes: int) -> Tensor:
         if self._is_cuda:

@@ -31,7 +31,7 @@ def test_a_model_that_is_resident_is_not_loaded_again_and_runs_without_hooks(tmp
     stack = Stack(tmp_path, room=4)
     stack.write("a", 0)
     runner = stack.runner("a")
-    for _ in range(4):
+    for _ in range(6):
         run(runner, X)
     assert runner.base.loaded_bytes == 4 * LAYER_BYTES
     assert runner.base.profile.is_settled
