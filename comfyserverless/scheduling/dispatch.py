@@ -33,16 +33,12 @@ class Dispatch:
     def fill(self, turn: Turn) -> None:
         """Start what can start; afterwards no lane has both a free slot and a ready invocation.
 
-        Emits: StartInvocation for each. A start may make followers in another lane ready, hence the outer loop.
+        Emits: StartInvocation for each.
         """
         backlog, free = self._table.backlog.lanes, self._pool.free
-        while True:
-            lanes = [lane for lane in LANES if backlog[lane] and free[lane]]
-            if not lanes:
-                return
-            for lane in lanes:
-                while backlog[lane] and free[lane]:
-                    self._start_next(lane, turn)
+        for lane in LANES:
+            while backlog[lane] and free[lane]:
+                self._start_next(lane, turn)
 
     def _start_next(self, lane: Lane, turn: Turn) -> None:
         config, ledger = self._config, self._ledger.lanes[lane]
@@ -64,5 +60,3 @@ class Dispatch:
         record.lease = Lease(worker.id, turn.at_s, charge_s, missing)
         record.has_lost_inputs = False
         turn.out.append(StartInvocation(record.spec.id, worker.id, lane, turn.cause))
-        if record.followers:
-            self._table.offer(record.followers.values(), turn)

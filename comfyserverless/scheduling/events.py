@@ -59,6 +59,16 @@ class InvocationSubmitted:
 
 
 @dataclass(frozen=True, slots=True)
+class InvocationPublished:
+    """A worker has begun it and tells its result element by element: its callback consumers may start."""
+
+    invocation: InvocationId
+    worker: WorkerId
+    at_s: float
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
 class InvocationFinished:
     """A worker ran it; holders: the workers whose arenas hold tensors of its result (may be empty)."""
 
@@ -75,6 +85,7 @@ class InvocationFailed:
     """The function raised on the worker: a property of the call, so it is not tried again.
 
     has_room_now: it failed for want of arena space, and space was made since: then it is tried again.
+    is_starved: a callback input ended before it was complete: it runs again when that input can be had.
     """
 
     invocation: InvocationId
@@ -83,6 +94,7 @@ class InvocationFailed:
     at_s: float
     cause: str
     has_room_now: bool = False
+    is_starved: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +142,7 @@ Event = (
     WorkerJoined
     | WorkerLost
     | InvocationSubmitted
+    | InvocationPublished
     | InvocationFinished
     | InvocationFailed
     | InvocationCancelled

@@ -102,7 +102,7 @@ class Lease:
 
 @dataclass(slots=True, eq=False)
 class InvocationRecord:
-    """One invocation. needs: producers that must be done first; overlaps: producers that must at least run.
+    """One invocation. needs: producers that must be done first; overlaps: producers that must at least publish.
 
     head_s: estimated seconds of the longest path from the start of its run to its own start.
     """
@@ -124,6 +124,8 @@ class InvocationRecord:
     #: number of consumers and followers in an open phase
     open_consumers: int = 0
     is_materialised: bool = False
+    #: its result can be had element by element; only while running
+    is_publishing: bool = False
     has_lost_inputs: bool = False
     fate: Fate = "release"
     lease: Lease | None = None
@@ -138,6 +140,10 @@ class InvocationRecord:
     def inputs(self) -> tuple[InvocationRecord, ...]:
         """Return all producers, hard ones first."""
         return self.needs + self.overlaps if self.overlaps else self.needs
+
+    def feeds_followers(self) -> bool:
+        """Tell whether what may overlap with it may start: a running record holds a lane and has begun."""
+        return self.is_publishing or self.phase == "done"
 
     def remaining_s(self) -> float:
         """Return the critical path of its run from here on, as far as it is known."""

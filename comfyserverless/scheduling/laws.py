@@ -50,7 +50,7 @@ def _check_counts(record: InvocationRecord) -> None:
     _require(record, record.pins >= 0, "pins are not negative")
     if record.phase in ("waiting", "ready"):
         blocked = sum(1 for need in record.needs if need.phase != "done")
-        blocked += sum(1 for need in record.overlaps if need.phase not in ("done", "running"))
+        blocked += sum(1 for need in record.overlaps if not need.feeds_followers())
         _require(record, record.blocked == blocked, f"blocked {record.blocked} is {blocked}")
         _require(record, (blocked > 0) == (record.phase == "waiting"), "waiting means blocked")
 
@@ -69,8 +69,9 @@ def _check_phase(record: InvocationRecord, pool: WorkerPool) -> None:
     if phase in ("waiting", "ready", "running"):
         _require(record, is_wanted(record), "what waits or runs is wanted")
     if phase == "running" and not record.has_lost_inputs:
-        is_fed = all(need.phase in ("running", "done") for need in record.overlaps)
-        _require(record, is_fed, "a running follower's producers run or are done")
+        is_fed = all(need.feeds_followers() for need in record.overlaps)
+        _require(record, is_fed, "a running follower's producers publish or are done")
+    _require(record, phase == "running" or not record.is_publishing, "what publishes runs")
     if phase == "done":
         _require(record, is_needed(record), "a kept result is needed")
         _require(

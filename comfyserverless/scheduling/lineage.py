@@ -121,6 +121,7 @@ class Lineage:
             elif broken.phase == "cancelling" and broken is not record:
                 broken.fate = "fail"
             else:
+                broken.is_publishing = False
                 self._table.move(broken, phase if broken is record else "failed", turn)
             if broken.run is not told:
                 turn.out.append(AbandonInvocation(broken.spec.id, broken.attempts, turn.cause))

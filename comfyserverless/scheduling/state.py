@@ -20,6 +20,7 @@ from comfyserverless.scheduling.events import (
     InvocationCancelled,
     InvocationFailed,
     InvocationFinished,
+    InvocationPublished,
     InvocationSpec,
     InvocationSubmitted,
     ResultsPinned,
@@ -57,6 +58,7 @@ class SchedulingState:
             WorkerJoined: self._on_worker_joined,
             WorkerLost: self._on_worker_lost,
             InvocationSubmitted: self._on_invocation_submitted,
+            InvocationPublished: self._on_invocation_published,
             InvocationFinished: self._on_invocation_finished,
             InvocationFailed: self._on_invocation_failed,
             InvocationCancelled: self._on_invocation_cancelled,
@@ -165,6 +167,15 @@ class SchedulingState:
             spec, order, run, tuple(needs.values()), tuple(later.values()), estimate_s, head_s
         )
 
+    def _on_invocation_published(self, event: InvocationPublished, turn: Turn) -> None:
+        """Let followers start beside it. The word of a lost worker, or of what was cancelled, is void."""
+        record = self.table.records.get(event.invocation)
+        if record is None or record.lease is None or record.lease.worker != event.worker:
+            return
+        if record.phase == "running" and not record.is_publishing:
+            record.is_publishing = True
+            self.table.offer(record.followers.values(), turn)
+
     def _on_invocation_finished(self, event: InvocationFinished, turn: Turn) -> None:
         """Keep the result, make consumers ready, drop inputs that nobody needs any more.
 
@@ -175,13 +186,13 @@ class SchedulingState:
             return
         record, lease = found
         self.estimates.observe(record.spec, event.timing, lease.missing)
-        was_running = record.phase == "running"
+        was_publishing, record.is_publishing = record.is_publishing, False
         self.table.move(record, "done", turn)
         record.is_materialised = True
         record.attempts = 0
         record.holders = event.holders
         self.table.offer(record.consumers.values(), turn)
-        if not was_running:
+        if not was_publishing:
             self.table.offer(record.followers.values(), turn)
         if not self.pool.hold(record):
             self._lineage.lose(record, turn)
@@ -190,14 +201,20 @@ class SchedulingState:
         self._lineage.review((record, *record.inputs), turn)
 
     def _on_invocation_failed(self, event: InvocationFailed, turn: Turn) -> None:
-        """Fail the invocation and its dependents; run it again if an input was lost, or room was made."""
+        """Fail the invocation and its dependents; run it again if an input was lost, or room was made.
+
+        One that starved waits until its producers are done: what they publish now has ended.
+        """
         found = self._leave_lane(event)
         if found is None:
             return
         record, _ = found
+        if event.is_starved:
+            for need in record.overlaps:
+                self.table.leave_followers(need, turn)
         if record.phase == "cancelling":
             self._end_cancelled(record, turn)
-        elif record.has_lost_inputs or event.has_room_now:
+        elif record.has_lost_inputs or event.has_room_now or event.is_starved:
             self._lineage.retry(record, turn)
         else:
             self._lineage.fail(record, turn, told=record.run)

@@ -1,7 +1,14 @@
 """Hold all invocations and runs; the only writer of phases, so that counts and indexes follow every change.
 
 An input is *available* when its producer is done; a callback input (with overlap) already when its producer
-runs: what runs holds a slot of its own, so a consumer never waits for a producer that has no lane.
+publishes: its worker has told that the function has begun and that its elements can be waited for.
+
+Why nobody waits for ever (no deadlock): a consumer starts only after each producer of a callback input is done
+or publishes. What publishes is inside its function, in a lane of its own, so it queues behind nothing; what it may
+wait for itself are its own callback inputs, which are earlier in an acyclic graph, so the first of such a chain
+waits for nobody, and ends. A producer that leaves its lane without a result (failed, cancelled, lost with
+its worker) takes its consumers out of theirs in the same turn (`leave_followers`), so what runs again never queues
+behind somebody who waits for it.
 """
 
 from __future__ import annotations
@@ -91,7 +98,7 @@ class InvocationTable:
         self.move(record, "waiting", turn)
         blocked = sum(1 for need in record.needs if need.phase != "done")
         if record.overlaps:
-            blocked += sum(1 for need in record.overlaps if need.phase not in ("done", "running"))
+            blocked += sum(1 for need in record.overlaps if not need.feeds_followers())
         record.blocked = blocked
         if not blocked:
             self.move(record, "ready", turn)
@@ -113,7 +120,10 @@ class InvocationTable:
                     self.move(consumer, "waiting", turn)
 
     def leave_followers(self, record: InvocationRecord, turn: Turn) -> None:
-        """Stop what overlaps with a record that no longer runs: it would hold its lane and wait for ever."""
+        """End what a record publishes, and stop what overlaps with it: that would hold its lane and wait."""
+        if not record.is_publishing:
+            return
+        record.is_publishing = False
         self.take_back(record.followers.values(), turn)
         for follower in record.followers.values():
             if follower.phase == "running":

@@ -23,6 +23,7 @@ _plans = st.builds(
     fail_ratio=_ratios,
     interrupt_ratio=_ratios,
     foreign_need_ratio=_ratios,
+    starve_ratio=_ratios,
     max_attempts=st.sampled_from((1, 3, 100)),
 )
 _calm_plans = st.builds(
@@ -32,6 +33,7 @@ _calm_plans = st.builds(
     gpu_slots=st.integers(1, 2),
     callback_ratio=st.sampled_from((0.0, 0.6)),
     loss_ratio=st.sampled_from((0.0, 0.5, 0.8)),
+    starve_ratio=st.sampled_from((0.0, 0.3)),
     foreign_need_ratio=_ratios,
 )
 _patient = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -162,14 +162,35 @@ def _overlap_story(gpu: int = 1) -> Story:
     return story
 
 
-def test_overlapping_consumer_starts_beside_its_running_producer() -> None:
+def test_overlapping_consumer_starts_beside_its_producer_once_that_publishes() -> None:
     story = _overlap_story()
     story.join("w2")
     assert story.submit("control") == [start("control", "w1")]
-    assert story.submit("step", callbacks=("control",)) == [start("step", "w2")]
+    assert story.submit("step", callbacks=("control",)) == []
+    assert story.publish("control") == [start("step", "w2")]
+    assert story.publish("control") == []
     assert story.finish("control") == []
     assert story.unpin("control") == []
     assert story.finish("step") == [drop("control")]
+
+
+def test_overlapping_consumer_waits_until_all_its_producers_publish() -> None:
+    story = _overlap_story()
+    story.join("w2")
+    story.join("w3")
+    story.submit("one")
+    story.submit("two")
+    story.submit("step", callbacks=("one", "two"))
+    assert story.publish("two") == []
+    assert story.publish("one") == [start("step", "w3")]
+
+
+def test_consumer_of_a_producer_that_ended_without_publishing_starts_with_its_end() -> None:
+    story = _overlap_story()
+    story.join("w2")
+    story.submit("control")
+    story.submit("step", callbacks=("control",))
+    assert story.finish("control") == [start("step", "w1")]
 
 
 def test_overlapping_consumer_never_starts_before_a_producer_that_has_no_lane() -> None:
@@ -179,15 +200,15 @@ def test_overlapping_consumer_never_starts_before_a_producer_that_has_no_lane() 
     assert story.submit("step", callbacks=("control",)) == []
     assert story.finish("first") == [start("control", "w1")]
     # The only lane is the producer's: on one worker the producer simply runs first.
+    assert story.publish("control") == []
     assert story.finish("control") == [start("step", "w1")]
 
 
-def test_starting_a_producer_in_one_lane_starts_its_consumer_in_another_in_the_same_turn() -> None:
+def test_consumer_in_another_lane_of_the_same_worker_overlaps_too() -> None:
     story = _overlap_story()
-    story.submit("first")
     story.submit("control")
     story.submit("watch", lane="cpu", callbacks=("control",))
-    assert story.finish("first") == [start("control", "w1"), start("watch", "w1", "cpu")]
+    assert story.publish("control") == [start("watch", "w1", "cpu")]
 
 
 def test_a_lost_producer_takes_its_overlapping_consumer_out_of_its_lane_and_both_run_again() -> None:
@@ -195,6 +216,7 @@ def test_a_lost_producer_takes_its_overlapping_consumer_out_of_its_lane_and_both
     story.join("w2")
     story.submit("control")
     story.submit("step", callbacks=("control",))
+    story.publish("control")
     assert story.lose("w1") == [cancel("step", "w2")]
     assert story.cancelled("step") == [start("control", "w2")]
     assert story.finish("control") == [start("step", "w2")]
@@ -205,6 +227,40 @@ def test_a_failed_producer_fails_its_overlapping_consumer() -> None:
     story.join("w2")
     story.submit("control")
     story.submit("step", callbacks=("control",))
+    story.publish("control")
     assert story.fail("control") == [cancel("step", "w2")]
     assert story.fail("step") == []
     assert story.close() == [forget("step"), forget("control")]
+
+
+def test_a_consumer_that_saw_its_input_end_first_runs_again_when_that_is_whole() -> None:
+    story = _overlap_story()
+    story.join("w2")
+    story.submit("control")
+    story.submit("step", callbacks=("control",))
+    story.publish("control")
+    # The worker of the producer is lost; the consumer's word of it comes before that of the link.
+    assert story.fail("step", is_starved=True) == []
+    assert story.phase("step") == "waiting"
+    assert story.lose("w1") == [start("control", "w2")]
+    assert story.finish("control") == [start("step", "w2")]
+
+
+def test_word_of_publishing_from_a_worker_that_is_lost_meanwhile_is_void() -> None:
+    story = _overlap_story()
+    story.join("w2")
+    story.submit("control")
+    story.submit("step", callbacks=("control",))
+    story.lose("w1")
+    story.worker_of["control"] = "w1"
+    assert story.publish("control") == []
+    assert story.phase("step") == "waiting"
+
+
+def test_an_interrupt_takes_producer_and_waiting_consumer_out_of_their_lanes() -> None:
+    story = _overlap_story()
+    story.join("w2")
+    story.submit("control")
+    story.submit("step", callbacks=("control",))
+    story.publish("control")
+    assert story.close() == [cancel("step", "w2"), cancel("control", "w1")]

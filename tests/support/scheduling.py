@@ -11,6 +11,7 @@ from comfyserverless.scheduling.events import (
     InvocationCancelled,
     InvocationFailed,
     InvocationFinished,
+    InvocationPublished,
     InvocationSpec,
     InvocationSubmitted,
     ResultsPinned,
@@ -118,10 +119,16 @@ class Story:
             InvocationFinished(InvocationId(invocation), WorkerId(worker), timing, held, self.now_s, CAUSE)
         )
 
-    def fail(self, invocation: str, compute_s: float = 1.0) -> list[Instruction]:
+    def publish(self, invocation: str) -> list[Instruction]:
+        worker = WorkerId(self.worker_of[invocation])
+        return self.tell(InvocationPublished(InvocationId(invocation), worker, self.now_s, CAUSE))
+
+    def fail(self, invocation: str, compute_s: float = 1.0, *, is_starved: bool = False) -> list[Instruction]:
         worker = WorkerId(self.worker_of[invocation])
         timing = Timing(compute_s=compute_s)
-        return self.tell(InvocationFailed(InvocationId(invocation), worker, timing, self.now_s, CAUSE))
+        return self.tell(
+            InvocationFailed(InvocationId(invocation), worker, timing, self.now_s, CAUSE, is_starved=is_starved)
+        )
 
     def cancelled(self, invocation: str, compute_s: float = 0.0) -> list[Instruction]:
         worker = WorkerId(self.worker_of[invocation])

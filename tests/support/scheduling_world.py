@@ -21,6 +21,7 @@ from comfyserverless.scheduling.events import (
     InvocationCancelled,
     InvocationFailed,
     InvocationFinished,
+    InvocationPublished,
     InvocationSpec,
     InvocationSubmitted,
     ResultsPinned,
@@ -57,6 +58,7 @@ class WorldPlan:
     fail_ratio: float = 0.0
     interrupt_ratio: float = 0.0
     foreign_need_ratio: float = 0.0
+    starve_ratio: float = 0.0
     max_attempts: int = 100
 
 
@@ -83,6 +85,9 @@ class Execution:
     cost_s: float
     has_lost_input: bool = False
     is_cancelled: bool = False
+    is_publishing: bool = False
+    #: what it waits for, by the execution that makes it
+    sources: tuple[Execution, ...] = ()
 
 
 class World:
@@ -243,7 +248,8 @@ class World:
         assert spec.id not in self.executions, "started twice"
         assert all(need in self.results for need in spec.needs), "started before an input exists"
         for need in spec.callback_needs:
-            is_live = need in self.executions and not self.executions[need].is_cancelled
+            source = self.executions.get(need)
+            is_live = source is not None and source.is_publishing and not source.is_cancelled
             assert need in self.results or (is_live and self.config.overlap_callbacks), "producer has no lane"
         lanes = self.workers[instruction.worker]
         lanes[spec.lane] -= 1
@@ -251,23 +257,34 @@ class World:
         self._count += 1
         cost_s = {"short": 0.05, "long": 1.5, "odd": self.random.uniform(0.01, 2.0)}[spec.function]
         execution = Execution(spec, instruction.worker, self._count, self.now_s, cost_s)
+        execution.sources = tuple(
+            self.executions[need] for need in spec.callback_needs if need not in self.results
+        )
         self.executions[spec.id] = execution
+        if self.config.overlap_callbacks and self.random.random() < 0.8:
+            self._at(self.random.uniform(0.0, 1.2) * cost_s, lambda: self._publish(execution))
         self._at(cost_s, lambda: self._end(execution))
 
     def _end(self, execution: Execution) -> None:
         spec = execution.spec
         if self.executions.get(spec.id) is not execution:
             return
-        pending = [need for need in spec.callback_needs if need in self.executions and need not in self.results]
+        pending = [each for each in execution.sources if self.executions.get(each.spec.id) is each]
         if pending and not execution.is_cancelled and not execution.has_lost_input:
             # It waits for elements of a producer that runs: it ends after that one.
-            last = self.executions[pending[-1]]
+            last = pending[-1]
             rest_s = max(0.0, last.started_at_s + last.cost_s - self.now_s)
             self._at(rest_s + 0.001, lambda: self._end(execution))
             return
         del self.executions[spec.id]
         self.workers[execution.worker][spec.lane] += 1
         self._report(execution)
+
+    def _publish(self, execution: Execution) -> None:
+        """Tell that it has begun; the word may come late, and twice."""
+        if self.executions.get(execution.spec.id) is execution:
+            execution.is_publishing = True
+            self._tell(InvocationPublished(execution.spec.id, execution.worker, self.now_s, "publish"))
 
     def _report(self, execution: Execution) -> None:
         spec, worker = execution.spec, execution.worker
@@ -278,6 +295,9 @@ class World:
             self._tell(InvocationCancelled(spec.id, worker, timing, self.now_s, "cancelled"))
         elif execution.has_lost_input and (draw < 0.5 or lacks_callback):
             self._tell(InvocationFailed(spec.id, worker, timing, self.now_s, "input lost"))
+        elif execution.sources and draw < self.plan.starve_ratio:
+            # It saw an end of its input before the control room was told of it.
+            self._tell(InvocationFailed(spec.id, worker, timing, self.now_s, "starved", is_starved=True))
         elif draw < self.plan.fail_ratio and not execution.has_lost_input:
             self.failed.add(spec.id)
             self._tell(InvocationFailed(spec.id, worker, timing, self.now_s, "raised"))
