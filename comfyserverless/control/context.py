@@ -94,8 +94,11 @@ class NodeContext:
         if names != inputs.keys():
             raise InvariantError(f"{function} takes {sorted(names)}, got {sorted(inputs)}")
         callback_ports = declared.callback_ports()
-        needs = _producers(value for name, value in inputs.items() if name not in callback_ports)
-        overlapping = _producers(value for name, value in inputs.items() if name in callback_ports)
+        outputs = [(name, output) for name, value in inputs.items() for output in outputs_in(value)]
+        # Elements come in whole lists only: who names a part of a result waits for the whole.
+        is_lazy = [name in callback_ports and not output.path for name, output in outputs]
+        needs = _producers(output for (_, output), lazy in zip(outputs, is_lazy, strict=True) if not lazy)
+        overlapping = _producers(output for (_, output), lazy in zip(outputs, is_lazy, strict=True) if lazy)
         weights = weight_keys(inputs.values())
         node: NodeId = self._hidden.unique_id
         spec = InvocationSpec(
@@ -184,10 +187,6 @@ def _cleanup(inputs: Mapping[str, Value]) -> Callable[[], None] | None:
     return None
 
 
-def _producers(values: Iterable[Value]) -> tuple[InvocationId, ...]:
-    """List the invocations whose outputs these values mention, in first-mention order."""
-    seen: dict[InvocationId, None] = {}
-    for value in values:
-        for output in outputs_in(value):
-            seen[output.invocation] = None
-    return tuple(seen)
+def _producers(outputs: Iterable[Output]) -> tuple[InvocationId, ...]:
+    """List the invocations of these outputs, in first-mention order."""
+    return tuple(dict.fromkeys(output.invocation for output in outputs))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
+from comfyserverless.control.publications import PublicationTable
 from comfyserverless.control.results import Freed, ResultTable, unused
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
@@ -28,6 +29,9 @@ log = logging.getLogger(__name__)
 
 LOST_TENSOR = "LostTensor"
 """The exception type a worker reports when an input's arena is gone."""
+
+PUBLICATION_FAILED = "PublicationFailed"
+"""The exception type a worker reports when a callback input ended before it was complete."""
 
 NO_ROOM = f"{CapacityError.__module__}.{CapacityError.__qualname__}"
 """The exception type a worker reports when its arena is full."""
@@ -69,7 +73,9 @@ class Dispatcher:
         self._send = send
         self._clock = clock
         self._make_room = make_room
+        self._overlaps = config.overlap_callbacks
         self._results = ResultTable()
+        self._publications = PublicationTable()
         #: all and only invocations that the scheduling state has not told us to forget.
         self._calls: dict[InvocationId, Call] = {}
         #: why an invocation failed; only keys of _calls.
@@ -130,7 +136,13 @@ class Dispatcher:
         if running is not None:
             for invocation in running:
                 self._cancelled.pop(invocation, None)
+                self._free(self._publications.leave(invocation))
             self._handle(events.WorkerLost(worker, self._clock(), worker))
+
+    def published(self, worker: WorkerId, message: wire.InvocationPublished) -> None:
+        """Let consumers of a callback input start beside their producer, which has begun."""
+        self._publications.open(worker, message)
+        self._handle(events.InvocationPublished(message.invocation, worker, self._clock(), message.invocation))
 
     def done(self, worker: WorkerId, message: wire.InvocationDone) -> None:
         """Store a result; one that nobody wants any more is freed at once."""
@@ -157,6 +169,9 @@ class Dispatcher:
             asyncio.get_running_loop().call_later(_LOSS_GRACE_S, self.failed, worker, message)
             return
         self._deferred.discard(message.invocation)
+        is_starved = message.exception_type == PUBLICATION_FAILED or (
+            message.exception_type == LOST_TENSOR and self._publications.is_reading(message.invocation)
+        )
         self._settle(worker, message.invocation)
         call = self._calls.get(message.invocation)
         if call is None:
@@ -165,7 +180,13 @@ class Dispatcher:
         has_room_now = message.exception_type == NO_ROOM and self._make_room(worker)
         self._handle(
             events.InvocationFailed(
-                message.invocation, worker, message.timing, self._clock(), message.invocation, has_room_now
+                message.invocation,
+                worker,
+                message.timing,
+                self._clock(),
+                message.invocation,
+                has_room_now,
+                is_starved,
             )
         )
         if self._state.has_failed(message.invocation):
@@ -199,12 +220,17 @@ class Dispatcher:
         """Return the seconds of service that a tenant was given so far, by lane."""
         return self._state.ledger.service_s(tenant)
 
+    def waited_s(self, tenant: TenantId) -> dict[str, float]:
+        """Return the seconds that a tenant's calls waited in a lane for each other, by lane; not charged."""
+        return self._state.ledger.waited_s(tenant)
+
     def counts(self) -> dict[str, int]:
-        """Count what is held, to see leaks: calls, results, tensors."""
+        """Count what is held, to see leaks: calls, results, tensors, publications."""
         return {
             "calls": len(self._calls),
             "results": len(self._results),
             "tensors": self._results.tensor_count(),
+            "publications": len(self._publications),
         }
 
     # -- instructions -----------------------------------------------------------------------------
@@ -242,11 +268,22 @@ class Dispatcher:
         call = self._calls[start.invocation]
         self._running[start.worker][start.invocation] = None
         try:
-            inputs = values.encode(self._results.resolve(call.inputs))
+            inputs = values.encode(values.replace_outputs(call.inputs, self._resolve))
         except (TypeError, ValueError, OverflowError) as exc:
             self._refuse(start, exc)
             return
-        self._send(start.worker, wire.RunInvocation(start.invocation, call.spec.function, start.lane, inputs))
+        self._publications.read(start.invocation, call.spec.callback_needs)
+        publishes = self._overlaps and len(self._running) > 1
+        self._send(
+            start.worker,
+            wire.RunInvocation(start.invocation, call.spec.function, start.lane, inputs, publishes),
+        )
+
+    def _resolve(self, output: Output) -> Value:
+        """Return a result, or what its producer publishes of it by now."""
+        if output.invocation in self._results:
+            return self._results.value(output)
+        return self._publications.find(output)
 
     def _refuse(self, start: instructions.StartInvocation, error: Exception) -> None:
         """Fail an invocation whose inputs have no wire form, as if its worker had answered so."""
@@ -290,6 +327,7 @@ class Dispatcher:
     def _settle(self, worker: WorkerId, invocation: InvocationId) -> None:
         self._cancelled.pop(invocation, None)
         self._running.get(worker, {}).pop(invocation, None)
+        self._free(self._publications.leave(invocation))
 
     def _report(
         self, invocation: InvocationId, call: Call, outputs: Mapping[str, Value], error: WorkerError | None

@@ -68,7 +68,10 @@ class Engine:
         check_sizes(config.worker)  # first: a start that is refused leaves nothing behind
         self._scratch = Scratch(shared_folder())
         scheduling = SchedulingConfig(
-            slack_s=config.slack_s, max_attempts=config.max_attempts, tenant_weights=Weights(tenants)
+            slack_s=config.slack_s,
+            max_attempts=config.max_attempts,
+            overlap_callbacks=True,
+            tenant_weights=Weights(tenants),
         )
         self._pool = WorkerPool(config.worker, scheduling, self._scratch, self._let_go_of_cached)
         self._services = RunServices(
@@ -221,6 +224,7 @@ class Engine:
             pending=self._queue.pending_count(tenant),
             running=len(self._queue.running(tenant)),
             service_s=self._pool.dispatcher.service_s(tenant),
+            waited_s=self._pool.dispatcher.waited_s(tenant),
         )
 
     def workers(self) -> list[WorkerView]:

@@ -198,13 +198,18 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class TenantUsage:
-    """What a tenant takes up. service_s: lane -> seconds of service measured since the server started."""
+    """What a tenant takes up.
+
+    service_s: lane -> seconds of service measured since the server started; waited_s: lane -> seconds that its
+    calls held one while they waited for others of its calls, which are not charged.
+    """
 
     tenant: TenantId
     weight: float
     pending: int
     running: int
     service_s: Mapping[str, float]
+    waited_s: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)

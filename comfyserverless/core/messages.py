@@ -1,7 +1,7 @@
 """Define the messages of a worker link: one websocket, one msgpack message a frame, no tensor bytes.
 
 The worker dials in, says Hello with the token it was started with, and gets Welcome. Every struct says
-who sends it. Value trees travel pre-encoded (`values.encode`) in `bytes` fields. Link version 1.
+who sends it. Value trees travel pre-encoded (`values.encode`) in `bytes` fields. Link version 2.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from comfyserverless.core.ids import InvocationId, TensorId, WorkerId
 from comfyserverless.core.modelfn import FunctionSpec, Lane
 from comfyserverless.core.zygote import IslandPlace
 
-LINK_VERSION = 1
+LINK_VERSION = 2
 
 
 class DeviceInfo(msgspec.Struct, frozen=True):
@@ -26,11 +26,15 @@ class DeviceInfo(msgspec.Struct, frozen=True):
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """Measured seconds of one invocation: weights made ready, function run, inputs pulled from other arenas."""
+    """Measured seconds of one invocation: weights made ready, function run, inputs pulled from other arenas.
+
+    waited_s: for elements of callback inputs that were not made yet; nobody's service, so it is not charged.
+    """
 
     load_s: float = 0.0
     compute_s: float = 0.0
     transfer_s: float = 0.0
+    waited_s: float = 0.0
 
     def total_s(self) -> float:
         """Return what the tenant is charged for, in seconds of the lane."""
@@ -90,12 +94,16 @@ class PeerArena(msgspec.Struct, frozen=True, tag="peer_arena"):
 
 
 class RunInvocation(msgspec.Struct, frozen=True, tag="run"):
-    """Control -> worker: run one invocation in its lane, in the order of arrival."""
+    """Control -> worker: run one invocation in its lane, in the order of arrival.
+
+    publishes: somebody may want the elements of its callback outputs before it is done.
+    """
 
     invocation: InvocationId
     function: str
     lane: Lane
     inputs: bytes
+    publishes: bool = False
 
 
 class CancelInvocation(msgspec.Struct, frozen=True, tag="cancel"):
@@ -116,6 +124,18 @@ class UnloadModels(msgspec.Struct, frozen=True, tag="unload"):
 
 class Shutdown(msgspec.Struct, frozen=True, tag="shutdown"):
     """Control -> worker: finish what runs, remove the arena, exit 0."""
+
+
+class InvocationPublished(msgspec.Struct, frozen=True, tag="published"):
+    """Worker -> control: it has begun, and will publish the elements of this output.
+
+    publication: for the consumers' PublishedRef; id: frees it, once it has ended and nobody reads it any more.
+    """
+
+    invocation: InvocationId
+    port: str
+    id: TensorId
+    publication: bytes
 
 
 class InvocationDone(msgspec.Struct, frozen=True, tag="done"):
@@ -156,4 +176,12 @@ class WorkerStats(msgspec.Struct, frozen=True, tag="stats"):
 ToWorker = (
     Welcome | IslandReady | PeerArena | RunInvocation | CancelInvocation | FreeTensors | UnloadModels | Shutdown
 )
-FromWorker = Hello | JoinIsland | InvocationDone | InvocationFailed | InvocationCancelled | WorkerStats
+FromWorker = (
+    Hello
+    | JoinIsland
+    | InvocationPublished
+    | InvocationDone
+    | InvocationFailed
+    | InvocationCancelled
+    | WorkerStats
+)

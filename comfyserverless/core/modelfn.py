@@ -22,7 +22,8 @@ LANES: tuple[Lane, ...] = ("gpu", "cpu")
 class Port(msgspec.Struct, frozen=True):
     """One named input or output of a model function.
 
-    callback: the consumer may start before this input is complete; it sees a lazy sequence (paper, 5.2).
+    callback: of an input: the consumer may start before it is complete, and sees lazy sequences (paper, 5.2);
+    of an output: it is made element by element (see sdk.modelfn.Streamed), so that such a consumer gains by it.
     """
 
     name: str
@@ -41,11 +42,18 @@ class FunctionSpec(msgspec.Struct, frozen=True):
         """Name the inputs that may be consumed while their producer still runs."""
         return frozenset(port.name for port in self.inputs if port.callback)
 
+    def publishes(self) -> bool:
+        """Tell whether an output is made element by element."""
+        return any(port.callback for port in self.outputs)
+
 
 def _spec(name: str, lane: Lane, inputs: str, outputs: str) -> FunctionSpec:
-    """Build a spec from space-separated port names; a trailing `*` marks a callback input."""
-    ports = tuple(Port(word.rstrip("*"), word.endswith("*")) for word in inputs.split())
-    return FunctionSpec(name, lane, ports, tuple(Port(word) for word in outputs.split()))
+    """Build a spec from space-separated port names; a trailing `*` marks a callback port."""
+    return FunctionSpec(name, lane, _ports(inputs), _ports(outputs))
+
+
+def _ports(words: str) -> tuple[Port, ...]:
+    return tuple(Port(word.rstrip("*"), word.endswith("*")) for word in words.split())
 
 
 # What the ports hold. Shapes: B batch, C latent channels, H W pixels, h w latent cells, T tokens, D features.
@@ -101,7 +109,7 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
                 "controlnet.run",
                 "gpu",
                 "model control_net state positive negative cfg applications application",
-                "residuals",
+                "residuals*",
             ),
             _spec("sample.end", "gpu", "model state", "samples"),
             _spec("vae.decode", "gpu", "vae samples", "images"),

@@ -99,8 +99,26 @@ class ControlNetRef(msgspec.Struct, frozen=True, tag="controlnet"):
     file: FileRef
 
 
-Handle = Union[TensorRef, FileRef, LoraRef, Patch, ModelRef, ClipRef, VaeRef, ControlNetRef]  # noqa: UP007
-HANDLE_TYPES = (TensorRef, FileRef, LoraRef, Patch, ModelRef, ClipRef, VaeRef, ControlNetRef)
+class PublishedRef(msgspec.Struct, frozen=True, tag="published"):
+    """An output whose elements a worker publishes while it makes them; data: opaque to the control tower."""
+
+    data: bytes
+
+
+HANDLE_TYPES = (
+    TensorRef,
+    FileRef,
+    LoraRef,
+    Patch,
+    ModelRef,
+    ClipRef,
+    VaeRef,
+    ControlNetRef,
+    PublishedRef,
+)
+Handle = Union[  # noqa: UP007
+    TensorRef, FileRef, LoraRef, Patch, ModelRef, ClipRef, VaeRef, ControlNetRef, PublishedRef
+]
 _LITERALS = frozenset({type(None), bool, int, float, str, bytes})
 
 

@@ -1,8 +1,12 @@
-"""Run ControlNets: what they add to the model's blocks at one evaluation of a sampler."""
+"""Run ControlNets: what they add to the model's blocks at one evaluation of a sampler.
+
+The residuals are a callback output: a denoising step on another worker starts meanwhile, and fetches each where
+it uses it. U-Nets read the middle block's residual first and the finest input block's last, so do we.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -17,7 +21,7 @@ from comfyserverless.functions.guided import (
     point_of,
 )
 from comfyserverless.sampling.guidance import Batch, fit_batch
-from comfyserverless.sdk.modelfn import IoSetup, ModelFn
+from comfyserverless.sdk.modelfn import IoSetup, ModelFn, Streamed
 
 _PORTS = ("model", "control_net", "state", "positive", "negative", "cfg", "applications", "application")
 
@@ -31,7 +35,7 @@ class ControlNetRun(ModelFn):
         """Declare the ports."""
         for port in _PORTS:
             io.add_input(port)
-        io.add_output("residuals")
+        io.add_output("residuals", callback=True)
 
     def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
         """Take the ControlNet, and of the model what shapes its inputs."""
@@ -41,29 +45,41 @@ class ControlNetRun(ModelFn):
             "control_net": pool.controlnet(inputs["control_net"]),
         }
 
-    @torch.no_grad()
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return residuals by batch index, times strength, for each batch whose chain has the application."""
         guidance = guidance_of(inputs, inputs["state"]["sampler"])
         point = point_of(inputs["state"], parametrization_of(components["facts"]))
         index: int = inputs["application"]
-        return {
-            "residuals": {
-                str(batch.index): self._run(components, point, batch, guidance.applications[index])
-                for batch in point.batches(guidance)
-                if index in batch.controls
-            }
-        }
+        batches = [batch for batch in point.batches(guidance) if index in batch.controls]
+        lengths = {str(batch.index): components["control_net"].residual_count for batch in batches}
+        elements = self._make(components, point, batches, guidance.applications[index])
+        return {"residuals": Streamed(lengths, elements)}
+
+    @torch.no_grad()
+    def _make(
+        self,
+        components: Mapping[str, Any],
+        point: Point,
+        batches: Sequence[Batch],
+        application: Mapping[str, Any],
+    ) -> Iterator[tuple[str, int, Tensor]]:
+        strength: float = application["strength"]
+        for batch in batches:
+            residuals = self._run(components, point, batch, application["hint"])
+            for at in reversed(range(len(residuals))):
+                residual = residuals[at]
+                yield str(batch.index), at, residual if strength == 1.0 else residual * strength
 
     def _run(
-        self, components: Mapping[str, Any], point: Point, batch: Batch, application: Mapping[str, Any]
-    ) -> list[Tensor]:
+        self, components: Mapping[str, Any], point: Point, batch: Batch, image: Tensor
+    ) -> Sequence[Tensor]:
         control_net, x = components["control_net"], point.x
         inputs = model_inputs(point, batch, components["diffusion"])
         height_px, width_px = x.shape[-2] * LATENT_CELL_PX, x.shape[-1] * LATENT_CELL_PX
-        hint = control_net.prepare_hint(application["hint"], width_px, height_px)
+        hint = control_net.prepare_hint(image, width_px, height_px)
         # One hint for all items stays one: it goes through its layers once, and is added to every item.
         hints = hint if hint.shape[0] == 1 else batch.stack(fit_batch(hint, x.shape[0]))
-        residuals = control_net.residuals(inputs.x_in, inputs.timesteps, inputs.context, hints, inputs.adm)
-        strength: float = application["strength"]
-        return list(residuals) if strength == 1.0 else [residual * strength for residual in residuals]
+        residuals: Sequence[Tensor] = control_net.residuals(
+            inputs.x_in, inputs.timesteps, inputs.context, hints, inputs.adm
+        )
+        return residuals

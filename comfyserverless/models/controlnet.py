@@ -38,9 +38,15 @@ _POOLED_SUFFIXES = ("_shuffle", "_shuffle_fp16")
 
 
 class ControlNet:
-    """A ControlNet on its device; path: of its file, for messages."""
+    """A ControlNet on its device.
 
-    def __init__(self, runner: Runner[ControlNetModel], layout: UnetLayout, path: str) -> None:
+    path: of its file, for messages; residual_count: length of what `residuals` returns.
+    """
+
+    def __init__(
+        self, runner: Runner[ControlNetModel], layout: UnetLayout, path: str, residual_count: int
+    ) -> None:
+        self.residual_count = residual_count
         self.device = runner.device
         self.resident = runner.base
         self._dtype = compute_dtype(self.device)
@@ -118,7 +124,8 @@ def load_controlnet(root: Weights, residence: Residence) -> ControlNet:
     recipes = residence.recipes(skeleton, weights, {new: old for old, new in names.items()})
     order = controlnet_order(skeleton.module)
     base = residence.register("controlnet", recipes, order)
-    return ControlNet(Runner(residence.keeper, skeleton, base, steps_of(order)), layout, root.path)
+    runner = Runner(residence.keeper, skeleton, base, steps_of(order))
+    return ControlNet(runner, layout, root.path, len(skeleton.module.controlnet_down_blocks) + 1)
 
 
 def _find(root: Weights) -> tuple[Weights, dict[str, str]]:

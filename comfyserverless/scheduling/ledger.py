@@ -35,6 +35,8 @@ class LaneLedger:
         self._v_time_s: dict[TenantId, float] = {}
         #: measured seconds of service of every tenant that was ever served, whatever its weight; only grows
         self._served_s: dict[TenantId, float] = {}
+        #: seconds that tenants' calls held the lane without service, waiting for other calls; not charged
+        self._waited_s: dict[TenantId, float] = {}
         #: the virtual time: least vTime among the competitors of a dispatch, never falls
         self.floor_s = 0.0
         #: the largest vTime that a dispatch or settlement led to
@@ -49,6 +51,15 @@ class LaneLedger:
     def served_s(self, tenant: TenantId) -> float:
         """Return the seconds of service that a tenant was given."""
         return self._served_s.get(tenant, 0.0)
+
+    def waited_s(self, tenant: TenantId) -> float:
+        """Return the seconds that a tenant's calls waited in the lane."""
+        return self._waited_s.get(tenant, 0.0)
+
+    def note_wait(self, tenant: TenantId, waited_s: float) -> None:
+        """Add to what `waited_s` returns; vTime does not change."""
+        if waited_s:
+            self._waited_s[tenant] = self.waited_s(tenant) + waited_s
 
     def snapshot(self) -> dict[TenantId, float]:
         """Copy all vTimes, for metrics and tests."""
@@ -104,6 +115,10 @@ class Ledger:
     def service_s(self, tenant: TenantId) -> dict[str, float]:
         """Return the seconds of service that a tenant was given, by lane."""
         return {lane: ledger.served_s(tenant) for lane, ledger in self.lanes.items()}
+
+    def waited_s(self, tenant: TenantId) -> dict[str, float]:
+        """Return the seconds that a tenant's calls waited in a lane, by lane."""
+        return {lane: ledger.waited_s(tenant) for lane, ledger in self.lanes.items()}
 
     def activate(self, tenant: TenantId) -> None:
         """Lift a tenant that opens its first run, in every lane."""

@@ -245,6 +245,7 @@ class SchedulingState:
         self.pool.vacate(worker, record)
         lane_ledger = self.ledger.lanes[record.spec.lane]
         lane_ledger.settle(record.spec.tenant, lease.charge_s, event.timing.total_s())
+        lane_ledger.note_wait(record.spec.tenant, event.timing.waited_s)
         return record, lease
 
     def _check_lease(self, record: InvocationRecord, worker: WorkerRecord, cause: str) -> None:

@@ -4,11 +4,11 @@ An input is *available* when its producer is done; a callback input (with overla
 publishes: its worker has told that the function has begun and that its elements can be waited for.
 
 Why nobody waits for ever (no deadlock): a consumer starts only after each producer of a callback input is done
-or publishes. What publishes is inside its function, in a lane of its own, so it queues behind nothing; what it may
-wait for itself are its own callback inputs, which are earlier in an acyclic graph, so the first of such a chain
-waits for nobody, and ends. A producer that leaves its lane without a result (failed, cancelled, lost with
-its worker) takes its consumers out of theirs in the same turn (`leave_followers`), so what runs again never queues
-behind somebody who waits for it.
+or publishes. What publishes is inside its function, in a lane of its own, so it queues behind nothing; what it
+may wait for itself are its own callback inputs, which are earlier in an acyclic graph, so the first of such a
+chain waits for nobody, and ends. A producer that leaves its lane without a result (failed, cancelled, lost with
+its worker) takes its consumers out of theirs in the same turn (`leave_followers`), so what runs again never
+queues behind somebody who waits for it.
 """
 
 from __future__ import annotations

@@ -7,14 +7,15 @@ stateless: same inputs and seed, same outputs; so a retry on another worker is s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from comfyserverless.core.modelfn import FunctionSpec, Lane, Port
 
 
 class IoSetup:
-    """Collect the ports that `setup_io` declares, in order. Raises ValueError for a repeated name."""
+    """Collect the ports that `setup_io` declares, in order. Raises ValueError for what cannot be declared."""
 
     def __init__(self) -> None:
         self._inputs: dict[str, Port] = {}
@@ -26,15 +27,37 @@ class IoSetup:
             raise ValueError(f"input {name!r} is declared twice")
         self._inputs[name] = Port(name, callback)
 
-    def add_output(self, name: str) -> None:
-        """Declare an output."""
+    def add_output(self, name: str, *, callback: bool = False) -> None:
+        """Declare an output; the value of a callback output is a `Streamed`, and it is the only output."""
         if name in self._outputs:
             raise ValueError(f"output {name!r} is declared twice")
-        self._outputs[name] = Port(name)
+        if self._outputs and (callback or any(port.callback for port in self._outputs.values())):
+            raise ValueError(f"output {name!r} is declared beside another: a callback output is the only one")
+        self._outputs[name] = Port(name, callback)
 
     def ports(self) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
         """Return (inputs, outputs) as declared."""
         return tuple(self._inputs.values()), tuple(self._outputs.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """The value of a callback output: lists by key, whose elements are made one by one.
+
+    The worker takes the elements as they come, and lets consumers of a callback input have each at once; others
+    get a dict of lists. lengths: of each list; elements: yields (key, index, value), each once, in the order in
+    which consumers need them.
+    """
+
+    lengths: Mapping[str, int]
+    elements: Iterator[tuple[str, int, Any]]
+
+    def collect(self) -> dict[str, list[Any]]:
+        """Make all elements and return the lists. To be called once."""
+        lists: dict[str, list[Any]] = {key: [None] * length for key, length in self.lengths.items()}
+        for key, index, value in self.elements:
+            lists[key][index] = value
+        return lists
 
 
 class ModelFn(ABC):

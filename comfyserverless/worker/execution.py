@@ -1,16 +1,17 @@
-"""Run one invocation: decode, load, fetch, execute, store, answer."""
+"""Run one invocation: decode, load, fetch, execute, publish, store, answer."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
 
 from comfyserverless.core import values
 from comfyserverless.core.errors import PromptError
+from comfyserverless.core.ids import TensorId
 from comfyserverless.core.messages import (
     FromWorker,
     InvocationCancelled,
@@ -22,6 +23,8 @@ from comfyserverless.core.messages import (
 from comfyserverless.dataplane.store import TensorStore
 from comfyserverless.sdk.modelfn import ModelFn
 from comfyserverless.worker.failures import format_frames, is_out_of_memory, type_name
+from comfyserverless.worker.lanes import Ticket
+from comfyserverless.worker.streams import Announce, Cancelled, RunStreams, Streams
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +47,7 @@ class _Clock:
     """Divide the time of an invocation into its phases; the phase that raises keeps what it took."""
 
     def __init__(self) -> None:
-        self._seconds = {"load_s": 0.0, "transfer_s": 0.0, "compute_s": 0.0}
+        self._seconds = {"load_s": 0.0, "transfer_s": 0.0, "compute_s": 0.0, "waited_s": 0.0}
         self._phase = "load_s"
         self._since_s = time.perf_counter()
 
@@ -53,21 +56,29 @@ class _Clock:
         self._seconds[self._phase] += now_s - self._since_s
         self._phase, self._since_s = phase, now_s
 
-    def timing(self, waited_s: float) -> Timing:
-        """Return what the phases took; waited_s: of the computing, what was really loading."""
+    def timing(self, loading_s: float, streams: RunStreams) -> Timing:
+        """Return what the phases took; what was no computing goes where it belongs."""
         self.enter(self._phase)
-        self._seconds["load_s"] += waited_s
-        self._seconds["compute_s"] = max(0.0, self._seconds["compute_s"] - waited_s)
+        other = {"load_s": loading_s, "waited_s": streams.waited_s, "transfer_s": streams.fetched_s}
+        for phase, seconds in other.items():
+            self._seconds[phase] += seconds
+        self._seconds["compute_s"] = max(0.0, self._seconds["compute_s"] - sum(other.values()))
         return Timing(**self._seconds)
 
 
 class Execution:
-    """Run invocations against one store and one pool; several lanes may use it at once."""
+    """Run invocations against one store and one pool; several lanes may use it at once.
 
-    def __init__(self, functions: Mapping[str, ModelFn], store: TensorStore, pool: WeightPool) -> None:
+    announce: tells that an invocation publishes.
+    """
+
+    def __init__(
+        self, functions: Mapping[str, ModelFn], store: TensorStore, pool: WeightPool, announce: Announce
+    ) -> None:
         self._functions = functions
         self._store = store
         self._pool = pool
+        self._streams = Streams(store, announce)
 
     @property
     def weights_bytes(self) -> int:
@@ -80,23 +91,31 @@ class Execution:
         if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
             torch.cuda.empty_cache()
 
-    def run(self, run: RunInvocation, commit: Callable[[], bool]) -> FromWorker:
+    def free(self, tensors: Sequence[TensorId]) -> None:
+        """Forget tensors and publications; unknown ids are ignored."""
+        self._streams.free(tensors)
+
+    def run(self, run: RunInvocation, ticket: Ticket) -> FromWorker:
         """Run one invocation and return the answer.
 
-        commit: called once the result exists; if it returns False the invocation was cancelled, and the result
-        is dropped. compute_s includes the time to store the outputs, which waits for the device.
+        The result of a cancelled one is dropped; if it waits for elements of an input, it ends at once.
+        compute_s includes the time to store the outputs, which waits for the device.
         """
-        clock = _Clock()
+        clock, streams = _Clock(), RunStreams(self._streams, run, _checking(ticket))
         try:
-            outputs = self._execute(run, clock)
-            if not commit():
-                return InvocationCancelled(run.invocation, clock.timing(self._pool.take_waited_s()))
+            outputs = self._execute(run, clock, streams)
+            if not ticket.commit():
+                raise Cancelled
             stored = values.encode(self._store.put_tree(outputs))
-            return InvocationDone(run.invocation, stored, clock.timing(self._pool.take_waited_s()))
+            return InvocationDone(run.invocation, stored, clock.timing(self._pool.take_waited_s(), streams))
+        except Cancelled:
+            streams.abandon()
+            return InvocationCancelled(run.invocation, clock.timing(self._pool.take_waited_s(), streams))
         except (Exception, SystemExit) as exc:  # noqa: BLE001 - worker step: every failure becomes an answer
-            return self._failed(run, exc, clock.timing(self._pool.take_waited_s()))
+            streams.abandon()
+            return self._failed(run, exc, clock.timing(self._pool.take_waited_s(), streams))
 
-    def _execute(self, run: RunInvocation, clock: _Clock) -> Mapping[str, Any]:
+    def _execute(self, run: RunInvocation, clock: _Clock, streams: RunStreams) -> Mapping[str, Any]:
         function = self._functions.get(run.function)
         if function is None:
             raise PromptError(f"this worker has no model function {run.function!r}")
@@ -106,9 +125,10 @@ class Execution:
         clock.enter("transfer_s")
         # Outside of inference mode, so that a function may still ask for gradients on its inputs.
         inputs, _ = self._store.get_tree(refs, on_host=run.lane == "cpu")
+        inputs = streams.open(inputs)
         clock.enter("compute_s")
         with torch.inference_mode():
-            return function.execute(components, **inputs)
+            return streams.make(function.execute(components, **inputs), refs)
 
     def _failed(self, run: RunInvocation, error: BaseException, timing: Timing) -> InvocationFailed:
         if is_out_of_memory(error):
@@ -118,6 +138,14 @@ class Execution:
             log.debug("%s failed: %s: %s", run.function, type_name(error), error)
         frames = format_frames(error, __file__)
         return InvocationFailed(run.invocation, type_name(error), _printable(error), frames, timing)
+
+
+def _checking(ticket: Ticket) -> Callable[[], None]:
+    def check() -> None:
+        if ticket.is_cancelled():
+            raise Cancelled
+
+    return check
 
 
 def _printable(error: BaseException) -> str:

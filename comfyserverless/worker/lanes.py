@@ -1,7 +1,7 @@
 """Run invocations on the executor lanes: one queue per lane, one thread per slot, answers sent from there.
 
 Every invocation gets exactly one answer. A queued one that is cancelled is answered at once; a running one is
-finished, and its result dropped.
+finished, unless it waits for somebody and asks its ticket meanwhile, and its result dropped.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 from queue import SimpleQueue
 
@@ -18,7 +19,20 @@ from comfyserverless.core.modelfn import Lane
 
 log = logging.getLogger(__name__)
 
-Step = Callable[[RunInvocation, Callable[[], bool]], FromWorker]
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """What a running invocation may ask of its lane.
+
+    commit: its result exists: False if it was cancelled, otherwise it is too late for that from now on.
+    is_cancelled: whether it shall end, for those who wait.
+    """
+
+    commit: Callable[[], bool]
+    is_cancelled: Callable[[], bool]
+
+
+Step = Callable[[RunInvocation, Ticket], FromWorker]
 Job = RunInvocation | Callable[[], None] | None
 
 
@@ -104,13 +118,16 @@ class Lanes:
             if not isinstance(job, RunInvocation):
                 _run_action(job)
             elif self._move(job.invocation, _State.QUEUED, _State.RUNNING):
-                answer = self._step(job, lambda key=job.invocation: self._commit(key))  # type: ignore[misc]
+                answer = self._step(job, self._ticket(job.invocation))
                 with self._lock:
                     del self._states[job.invocation]
                 self._answer(answer, job.invocation)
 
-    def _commit(self, invocation: InvocationId) -> bool:
-        return self._move(invocation, _State.RUNNING, _State.COMMITTED)
+    def _ticket(self, invocation: InvocationId) -> Ticket:
+        return Ticket(
+            lambda: self._move(invocation, _State.RUNNING, _State.COMMITTED),
+            lambda: self._states.get(invocation) is _State.CANCELLED,
+        )
 
     def _move(self, invocation: InvocationId, before: _State, after: _State) -> bool:
         with self._lock:

@@ -48,7 +48,7 @@ class Worker:
         self._parts = parts
         self._link = link
         self._retired = _RetiredPeers(parts.store)
-        self._execution = execution = Execution(parts.functions, parts.store, parts.pool)
+        self._execution = execution = Execution(parts.functions, parts.store, parts.pool, self._answer)
         self._lanes = Lanes(LANE_SLOTS, execution.run, self._answer, self._retired.ended)
         self._stopped = threading.Event()
 
@@ -83,7 +83,7 @@ class Worker:
             case wire.RunInvocation():
                 self._lanes.submit(message)
             case wire.FreeTensors(tensors=tensors):
-                self._parts.store.free(tensors)
+                self._execution.free(tensors)
             case wire.CancelInvocation(invocation=invocation):
                 self._lanes.cancel(invocation)
             case wire.PeerArena():

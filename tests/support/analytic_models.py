@@ -48,6 +48,8 @@ class AnalyticDiffusion(DiffusionModel):
 class AnalyticControlNet:
     """Add the mean of the hint to each item, in one residual."""
 
+    residual_count = 1
+
     def prepare_hint(self, image: Tensor, width_px: int, height_px: int) -> Tensor:
         assert (width_px, height_px) == (image.shape[2], image.shape[1])
         return image.movedim(-1, 1)

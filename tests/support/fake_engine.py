@@ -128,7 +128,9 @@ class FakeEngine:
         self.stopped.append(tenant)
 
     def usage(self, tenant: TenantId) -> TenantUsage:
-        return TenantUsage(tenant, 1.0, len(self.pending(tenant)), len(self.running(tenant)), {"gpu": 0.0})
+        return TenantUsage(
+            tenant, 1.0, len(self.pending(tenant)), len(self.running(tenant)), {"gpu": 0.0}, {"gpu": 0.0}
+        )
 
     def free(self, *, unload_models: bool, free_memory: bool) -> None:
         self.freed.append((unload_models, free_memory))

@@ -118,6 +118,8 @@ class WorkerPool:
             return
         state.heard_at_s = time.monotonic()
         match message:
+            case wire.InvocationPublished():
+                self.dispatcher.published(worker, message)
             case wire.InvocationDone():
                 self.dispatcher.done(worker, message)
             case wire.InvocationFailed():

@@ -225,7 +225,7 @@ async def test_late_result_of_a_closed_run_is_freed() -> None:
     assert [m.invocation for m in cancels] == ["a"]
     bench.finish("a")
     assert bench.freed() == ["t-a"]
-    assert bench.dispatcher.counts() == {"calls": 0, "results": 0, "tensors": 0}
+    assert bench.dispatcher.counts() == {"calls": 0, "results": 0, "tensors": 0, "publications": 0}
 
 
 async def test_worker_that_goes_on_with_a_cancelled_call_is_told_after_a_while() -> None:
@@ -248,7 +248,7 @@ async def test_pinned_result_outlives_its_run_and_nothing_is_left_after() -> Non
     assert bench.dispatcher.counts()["results"] == 1
     assert (await bench.dispatcher.value(output)).id == "t-a"
     bench.dispatcher.unpin([output.invocation], "cache")
-    assert bench.dispatcher.counts() == {"calls": 0, "results": 0, "tensors": 0}
+    assert bench.dispatcher.counts() == {"calls": 0, "results": 0, "tensors": 0, "publications": 0}
     assert bench.freed() == ["t-a"]
 
 
@@ -271,4 +271,4 @@ async def test_what_an_invocation_left_behind_is_cleared_once_it_left_its_lane(e
     else:
         bench.dispatcher.worker_lost(W0)
     assert cleared == ["b"]
-    assert bench.dispatcher.counts() == {"calls": 0, "results": 0, "tensors": 0}
+    assert bench.dispatcher.counts() == {"calls": 0, "results": 0, "tensors": 0, "publications": 0}

@@ -44,7 +44,7 @@ def control(pool: AnalyticPool, state: dict[str, Any], call: Call, index: int) -
     inputs = {**call, "state": state, "control_net": CONTROL, "application": index}
     residuals: dict[str, list[Tensor]] = function.execute(function.load_model(inputs, pool), **inputs)[
         "residuals"
-    ]
+    ].collect()
     return residuals
 
 

@@ -15,6 +15,7 @@ from comfyserverless.dataplane.shared_memory import SharedMemoryArena
 from comfyserverless.dataplane.store import TensorStore
 from comfyserverless.sdk.modelfn import ModelFn
 from comfyserverless.worker.execution import Execution
+from comfyserverless.worker.lanes import Ticket
 from tests.unit.worker.functions import Double, Echo, Fail, Loads, Recorded
 
 
@@ -26,9 +27,9 @@ def store(tmp_path: Path) -> Iterator[TensorStore]:
 
 
 def run(store: TensorStore, function: ModelFn, *, commits: bool = True, pool: Any = None, **inputs: Any) -> Any:
-    execution = Execution({function.name: function}, store, pool or Recorded())
+    execution = Execution({function.name: function}, store, pool or Recorded(), lambda _: None)
     call = wire.RunInvocation(InvocationId("i1"), function.name, "cpu", values.encode(inputs))
-    return execution.run(call, lambda: commits)
+    return execution.run(call, Ticket(lambda: commits, lambda: False))
 
 
 def test_function_gets_tensors_and_answers_with_refs(store: TensorStore) -> None:
@@ -127,8 +128,8 @@ def test_result_that_is_no_value_is_refused(store: TensorStore) -> None:
 
 
 def test_unknown_function_is_the_prompts_fault(store: TensorStore) -> None:
-    execution = Execution({}, store, Recorded())
+    execution = Execution({}, store, Recorded(), lambda _: None)
     call = wire.RunInvocation(InvocationId("i1"), "no.such", "cpu", values.encode({}))
-    answer = execution.run(call, lambda: True)
+    answer = execution.run(call, Ticket(lambda: True, lambda: False))
     assert isinstance(answer, wire.InvocationFailed)
     assert "no model function 'no.such'" in answer.message

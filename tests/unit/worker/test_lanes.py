@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from queue import SimpleQueue
 
 import pytest
@@ -9,7 +8,7 @@ import pytest
 from comfyserverless.core.ids import InvocationId
 from comfyserverless.core.messages import FromWorker, InvocationCancelled, InvocationDone, RunInvocation, Timing
 from comfyserverless.core.modelfn import Lane
-from comfyserverless.worker.lanes import Lanes
+from comfyserverless.worker.lanes import Lanes, Ticket
 
 
 def call(name: str, lane: Lane = "cpu") -> RunInvocation:
@@ -26,10 +25,10 @@ class Bench:
         self.ended: list[str] = []
         self.lanes = Lanes({"gpu": 1, "cpu": 1}, self._step, self.answers.put, self.ended.append)
 
-    def _step(self, run: RunInvocation, commit: Callable[[], bool]) -> FromWorker:
+    def _step(self, run: RunInvocation, ticket: Ticket) -> FromWorker:
         self.started.put(run.invocation)
         assert self.permits.acquire(timeout=20)
-        if commit():
+        if ticket.commit():
             return InvocationDone(run.invocation, b"", Timing())
         return InvocationCancelled(run.invocation, Timing(compute_s=1.0))
 
