@@ -23,7 +23,7 @@ _QUARTERS = 4
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A model with what may leave: present layers in ascending order; prefix: layers that hide the rest's load.
+    """A model with what may leave: present layers in ascending order; ranks: of all layers, see `rank_layers`.
 
     is_active: a run of it is in progress, and most likely its next step needs all of it again.
     """
@@ -31,7 +31,7 @@ class Candidate:
     model: str
     group: str
     present: Sequence[int]
-    prefix: int
+    ranks: Sequence[int]
     is_active: bool
 
 
@@ -53,11 +53,23 @@ def eviction_order(policy: PolicyName, candidates: Sequence[Candidate]) -> Itera
         yield from (tuple((each.model, layer) for layer in each.present) for each in candidates if each.present)
 
 
+def rank_layers(sizes_bytes: Sequence[int], prefix: int) -> list[int]:
+    """Return the rank of each layer; the highest leaves first: 4 behind the prefix, then its quarters, 3 to 0.
+
+    prefix: how many first layers hide the load of the rest. Quarters are those of the prefix's bytes; the place
+    where a layer begins decides.
+    """
+    total_bytes = max(1, sum(sizes_bytes[:prefix]))
+    ranks: list[int] = []
+    before_bytes = 0
+    for layer, size_bytes in enumerate(sizes_bytes):
+        quarter = min(before_bytes * _QUARTERS // total_bytes, _QUARTERS - 1)
+        ranks.append(quarter if layer < prefix else _QUARTERS)
+        before_bytes += size_bytes
+    return ranks
+
+
 def _by_layer(candidates: Sequence[Candidate]) -> Iterator[tuple[LayerKey, ...]]:
-    for keep in range(_QUARTERS, -1, -1):
+    for rank in range(_QUARTERS, -1, -1):
         for each in candidates:
-            low = each.prefix * keep // _QUARTERS
-            high = each.prefix * (keep + 1) // _QUARTERS if keep < _QUARTERS else None
-            for layer in reversed(each.present):
-                if layer >= low and (high is None or layer < high):
-                    yield ((each.model, layer),)
+            yield from (((each.model, layer),) for layer in reversed(each.present) if each.ranks[layer] == rank)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from comfyserverless.core.errors import CapacityError, InvariantError
-from comfyserverless.residency.policy import Candidate, LayerKey, PolicyName, eviction_order
+from comfyserverless.residency.policy import Candidate, LayerKey, PolicyName, eviction_order, rank_layers
 
 
 class _State(Enum):
@@ -27,7 +27,7 @@ class _State(Enum):
 class _Model:
     sizes_bytes: tuple[int, ...]
     group: str
-    prefix: int
+    ranks: list[int]
     states: list[_State]
     pins: list[int]
     wants: list[int]
@@ -84,7 +84,7 @@ class LayerTable:
             raise ValueError(f"{model!r} is registered already, or a size is negative")
         count = len(sizes_bytes)
         states = [_State.ABSENT if size else _State.RESIDENT for size in sizes_bytes]
-        record = _Model(tuple(sizes_bytes), group, 0, states, [0] * count, [0] * count)
+        record = _Model(tuple(sizes_bytes), group, [], states, [0] * count, [0] * count)
         record.missing = states.count(_State.ABSENT)
         self._models[model] = record
         self.set_prefix(model, count if prefix is None else prefix)
@@ -97,11 +97,8 @@ class LayerTable:
 
     def set_prefix(self, model: str, layers: int) -> None:
         """Set how many first layers hide the load of the rest."""
-        self._models[model].prefix = min(max(layers, 0), len(self._models[model].sizes_bytes))
-
-    def prefix(self, model: str) -> int:
-        """Return how many first layers hide the load of the rest."""
-        return self._models[model].prefix
+        record = self._models[model]
+        record.ranks = rank_layers(record.sizes_bytes, layers)
 
     def touch(self, model: str) -> None:
         """Make a model the most recently used."""
@@ -275,7 +272,7 @@ class LayerTable:
     def _units(self, kept: frozenset[LayerKey], are_wanted: bool) -> Iterator[tuple[LayerKey, ...]]:
         """Yield what may leave, in order; are_wanted: also layers that a run will use."""
         candidates = [
-            Candidate(model, record.group, self.present(model), record.prefix, self._is_active(record))
+            Candidate(model, record.group, self.present(model), record.ranks, self._is_active(record))
             for model, record in self._models.items()
         ]
         order = eviction_order(self.policy, candidates)

@@ -83,6 +83,8 @@ class Keeper:
                 run.clock.stop()
                 run.clock.start()
             return
+        if number and not run.is_stepwise:
+            return
         run.clock.stop()
         with self._changed:
             self._leave(run)
@@ -134,7 +136,9 @@ class Keeper:
             for model in models:
                 if model.key not in self._table:
                     sizes_bytes = [layer.size_bytes for layer in model.layers]
-                    self._table.add(model.key, sizes_bytes, model.group, models[0].profile.prefix())
+                    # Private layers are computed from the base's where they are needed: nothing to hide.
+                    prefix = model.profile.prefix() if model is models[0] else 0
+                    self._table.add(model.key, sizes_bytes, model.group, prefix)
                     self._models[model.key] = model
                 self._table.touch(model.key)
             is_complete = all(self._table.is_complete(model.key) for model in models)
@@ -217,11 +221,9 @@ class Keeper:
         was_settled = profile.is_settled
         profile.saw_run(spent_ns, has_waited=not run.is_complete)
         prefix = profile.prefix()
-        if prefix is not None:
-            with self._changed:
-                for model in run.models:
-                    if model.key in self._table:
-                        self._table.set_prefix(model.key, prefix)
+        with self._changed:
+            if prefix is not None and run.models[0].key in self._table:
+                self._table.set_prefix(run.models[0].key, prefix)
         if profile.is_settled and not was_settled:
             self.profiles.save(run.models[0].name, profile)
 

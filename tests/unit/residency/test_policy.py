@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from comfyserverless.residency.policy import Candidate, PolicyName, eviction_order
+from comfyserverless.residency.policy import Candidate, PolicyName, eviction_order, rank_layers
 
 
 def candidate(
     name: str, count: int = 4, prefix: int = 0, is_active: bool = False, group: str = ""
 ) -> Candidate:
-    return Candidate(name, group or name, range(count), prefix, is_active)
+    return Candidate(name, group or name, range(count), rank_layers([1] * count, prefix), is_active)
 
 
 def order(policy: PolicyName, *candidates: Candidate) -> list[str]:
@@ -36,3 +36,9 @@ def test_whole_models_go_as_one() -> None:
 def test_a_workflow_goes_when_none_of_its_models_was_used_for_longest() -> None:
     models = candidate("a", 1, group="x"), candidate("b", 1, group="y"), candidate("c", 1, group="x")
     assert order("workflows", *models) == ["b0", "c0+a0"]
+
+
+def test_quarters_of_a_prefix_are_by_bytes_so_a_large_first_layer_stays_to_the_end() -> None:
+    assert rank_layers([60, 1, 1, 18, 20, 5], 5) == [0, 2, 2, 2, 3, 4]
+    assert rank_layers([0, 0], 2) == [0, 0]
+    assert rank_layers([3, 3], 9) == [0, 2]
