@@ -23,6 +23,8 @@ _CELLS = 256
 _THIN_SHARE = 0.6
 """Hints as the product's Canny node draws them, instead of the thicker lines of `edge_map`."""
 _THRESHOLDS = (0.1, 0.3)
+_LEAST_THIN = 0.4
+"""Pixels of complete thin lines for each pixel of the thicker ones."""
 _GOLDEN = 0.618034
 """Multiples of it modulo 1 spread evenly."""
 _APART = ("conv_in", "controlnet_down_blocks", "controlnet_mid_block", "controlnet_cond_embedding.conv_out")
@@ -46,9 +48,16 @@ def thin_edge_map(picture: Picture) -> NDArray[np.uint8]:
 
 
 def _hint_of(picture: Picture, at: int) -> Tensor:
-    """Return one of the two kinds of lines, a share of each by number."""
-    is_thin = (at * _GOLDEN) % 1 < _THIN_SHARE
-    return torch.from_numpy(thin_edge_map(picture) if is_thin else edge_map(picture))
+    """Return one of the two kinds of lines, a share of each by number.
+
+    Canny's method sees brightness only; where that misses much, the thicker lines are taken.
+    """
+    thick = edge_map(picture)
+    if (at * _GOLDEN) % 1 >= _THIN_SHARE:
+        return torch.from_numpy(thick)
+    thin = thin_edge_map(picture)
+    is_complete = np.count_nonzero(thin) > _LEAST_THIN * np.count_nonzero(thick)
+    return torch.from_numpy(thin if is_complete else thick)
 
 
 class ControlStage:
