@@ -84,18 +84,25 @@ def run_stage(stage: Stage, crew: Crew, folder: Path, seed: int) -> None:
     Writes `<name>.pt` into the folder in the end, and `<name>.state.pt` on the way, from which a later call
     goes on. A stage that has its file is not run again.
     """
-    final = folder / f"{stage.name}.pt"
-    if final.exists():
-        stage.module.load_state_dict(torch.load(final))
+    if load_finished(stage.module, stage.name, folder):
         return
     crew.share_start(stage.module)
     learner = _Learner(stage, crew, folder / f"{stage.name}.state.pt")
     learner.train(seed)
     stage.module.load_state_dict(learner.average.state_dict())
     if crew.is_first:
-        save(stage.module.state_dict(), final)
+        save(stage.module.state_dict(), folder / f"{stage.name}.pt")
         learner.state_file.unlink(missing_ok=True)
     crew.wait()
+
+
+def load_finished(module: nn.Module, name: str, folder: Path) -> bool:
+    """Load what an earlier call has learnt in the stage `name`; tells whether there was anything."""
+    path = folder / f"{name}.pt"
+    if not path.exists():
+        return False
+    module.load_state_dict(torch.load(path))
+    return True
 
 
 class _Learner:

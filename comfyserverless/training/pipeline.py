@@ -13,7 +13,7 @@ import torch
 from comfyserverless.demo.places import DEMO_CHECKPOINT, DEMO_CONTROLNET, DEMO_LORA
 from comfyserverless.training.crew import Crew, join, leave
 from comfyserverless.training.export import save_checkpoint, save_controlnet, save_lora, save_word
-from comfyserverless.training.loop import Stage, run_stage
+from comfyserverless.training.loop import Stage, load_finished, run_stage
 from comfyserverless.training.networks.slim_autoencoder import SlimAutoencoder
 from comfyserverless.training.pools import make_pool, make_pools
 from comfyserverless.training.recipe import SIZES_PX, Recipe
@@ -71,6 +71,9 @@ class _Training:
     def _autoencoder(self) -> SlimAutoencoder:
         recipe, rng = self._job.recipe, self._rng(1)
         torch.manual_seed(self._job.seed)
+        finished = SlimAutoencoder()
+        if load_finished(finished, AutoencoderStage.name, self._job.folder):
+            return finished
         pictures = [draw(random_scene(rng), rng) for _ in range(recipe.pictures)]
         stage = AutoencoderStage(recipe.autoencoder, pictures, recipe.autoencoder_batch)
         self._learn(stage)
@@ -80,6 +83,9 @@ class _Training:
     def _drawer(self) -> Drawer:
         recipe = self._job.recipe
         torch.manual_seed(self._job.seed + 1)
+        finished = Drawer()
+        if load_finished(finished, DenoiserStage.name, self._job.folder):
+            return finished
         reader = ReaderStage(recipe.reader, self._rng(2), recipe.captions, recipe.reader_batch)
         self._learn(reader)
         pools = make_pools((self._job.seed, 3, self._crew.rank), recipe.examples)
