@@ -3,42 +3,110 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from comfyserverless.control.files import demo_models_folder
 from comfyserverless.core.errors import ConfigError
 from comfyserverless.demo.places import DEMO_CHECKPOINT
 
+MEASUREMENTS: Mapping[str, str] = {
+    "overhead": "the whole server against a plain loop",
+    "load": "how much of the load of weights a cold request waits for",
+    "switch": "tenants with models of their own, in turn on memory for fewer",
+    "lora": "a LoRA that is new to a warm base",
+}
+_DEFAULT_ROUNDS = {"overhead": 9, "load": 11, "switch": 3, "lora": 9}
+_DEFAULT_STEPS = {"overhead": 20, "load": 1, "switch": 4, "lora": 8}
+_DEFAULT_LORA = "shapes_outline_lora.safetensors"
+
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags of all measurements."""
     parser.add_argument(
-        "measurement", choices=["overhead"], help="overhead: the whole server against a plain loop"
+        "measurement",
+        choices=list(MEASUREMENTS),
+        help="; ".join(f"{name}: {what}" for name, what in MEASUREMENTS.items()),
     )
-    default = demo_models_folder() / "checkpoints" / DEMO_CHECKPOINT
+    models = demo_models_folder()
     parser.add_argument(
-        "--checkpoint", type=Path, default=default, metavar="FILE", help="default: the demo model"
+        "--checkpoint",
+        type=Path,
+        default=models / "checkpoints" / DEMO_CHECKPOINT,
+        metavar="FILE",
+        help="default: the demo model",
     )
     parser.add_argument(
-        "--rounds", type=int, default=9, help="measured pairs of runs, after one unmeasured pair"
+        "--lora", type=Path, default=models / "loras" / _DEFAULT_LORA, metavar="FILE", help="for `lora`"
     )
-    parser.add_argument("--steps", type=int, default=20, help="denoising steps of each picture")
+    parser.add_argument("--rounds", type=int, help=f"measured rounds (default: {_shown(_DEFAULT_ROUNDS)})")
+    parser.add_argument("--steps", type=int, help=f"denoising steps (default: {_shown(_DEFAULT_STEPS)})")
     parser.add_argument("--size", type=int, default=128, metavar="PIXELS", help="side of the picture")
     parser.add_argument("--threads", type=int, default=1, help="torch threads, the same on both sides")
+    parser.add_argument(
+        "--link-gbps",
+        type=float,
+        default=0.0,
+        metavar="GBIT",
+        help="gigabits a second of the emulated link to the device, for `load` and `switch`"
+        " (default: one with which loading takes 3 and 5 times as long as computing)",
+    )
 
 
 def run(arguments: argparse.Namespace, _argv: Sequence[str]) -> int:
     """Measure and print; returns the exit code. Raises ConfigError for a bad flag."""
-    from comfyserverless.bench.overhead import Workload, measure
-    from comfyserverless.bench.report import show
-
-    checkpoint: Path = arguments.checkpoint.resolve()
-    if not checkpoint.is_file():
-        raise ConfigError(f"--checkpoint {checkpoint}: there is no such file")
+    name: str = arguments.measurement
+    arguments.rounds = _DEFAULT_ROUNDS[name] if arguments.rounds is None else arguments.rounds
+    arguments.steps = _DEFAULT_STEPS[name] if arguments.steps is None else arguments.steps
     for flag in ("rounds", "steps", "size", "threads"):
         if getattr(arguments, flag) < 1:
             raise ConfigError(f"--{flag} must be at least 1")
+    if not 0 <= arguments.link_gbps < float("inf"):
+        raise ConfigError("--link-gbps must be 0 or more")
+    if name == "load":
+        return _run_apart(arguments, {"link_gbps": arguments.link_gbps})
+    checkpoint = _file("--checkpoint", arguments.checkpoint)
+    if name == "overhead":
+        return _run_overhead(arguments, checkpoint)
+    options: dict[str, object] = {
+        "checkpoint": str(checkpoint),
+        "steps": arguments.steps,
+        "size_px": arguments.size,
+    }
+    if name == "switch":
+        options["link_gbps"] = arguments.link_gbps
+    else:
+        options["lora"] = str(_file("--lora", arguments.lora))
+    return _run_apart(arguments, options)
+
+
+def _run_overhead(arguments: argparse.Namespace, checkpoint: Path) -> int:
+    from comfyserverless.bench.overhead import Workload, measure
+    from comfyserverless.bench.report import show
+
     workload = Workload(checkpoint, arguments.steps, arguments.size, arguments.threads)
     show(measure(workload, arguments.rounds))
     return 0
+
+
+def _run_apart(arguments: argparse.Namespace, options: Mapping[str, object]) -> int:
+    """Measure in a process of its own, as the number of threads must be known before torch is imported."""
+    given = {"rounds": arguments.rounds, "threads": arguments.threads, **options}
+    command = [sys.executable, "-m", f"comfyserverless.bench.{arguments.measurement}", json.dumps(given)]
+    env = os.environ | {"OMP_NUM_THREADS": str(arguments.threads), "OMP_WAIT_POLICY": "PASSIVE"}
+    return subprocess.run(command, env=env, check=False).returncode
+
+
+def _file(flag: str, path: Path) -> Path:
+    resolved = path.resolve()
+    if not resolved.is_file():
+        raise ConfigError(f"{flag} {resolved}: there is no such file")
+    return resolved
+
+
+def _shown(defaults: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in defaults.items())

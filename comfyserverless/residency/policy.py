@@ -1,9 +1,9 @@
 """Say in which order weights leave a worker's memory: by layer, and the coarser ways it is measured against.
 
 An order is a list of *units*; the layers of a unit leave together. `layers` follows the paper's section 5.3:
-the least recently used model first, its last layer first, prefixes last. Among prefixes, the last quarter of
-each goes before the third quarter of any: prefixes that are used equally often hide equally much per byte, so
-a budget that cannot hold all of them keeps the front of each rather than all of a few.
+the least recently used model first, its last layer first, prefixes last. Among prefixes, the last sixteenth of
+each goes before the sixteenth before it of any: prefixes that are used equally often hide equally much per
+byte, so a budget that cannot hold all of them keeps the front of each rather than all of a few.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LayerKey = tuple[str, int]
 PolicyName = Literal["layers", "models", "workflows", "none"]
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
 
-_QUARTERS = 4
+_SLICES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +54,22 @@ def eviction_order(policy: PolicyName, candidates: Sequence[Candidate]) -> Itera
 
 
 def rank_layers(sizes_bytes: Sequence[int], prefix: int) -> list[int]:
-    """Return the rank of each layer; the highest leaves first: 4 behind the prefix, then its quarters, 3 to 0.
+    """Return the rank of each layer, the highest leaves first: 16 behind the prefix, 15 to 0 in its parts.
 
-    prefix: how many first layers hide the load of the rest. Quarters are those of the prefix's bytes; the place
-    where a layer begins decides.
+    prefix: how many first layers hide the load of the rest. Sixteenths are those of the prefix's bytes; the
+    place where a layer begins decides.
     """
     total_bytes = max(1, sum(sizes_bytes[:prefix]))
     ranks: list[int] = []
     before_bytes = 0
     for layer, size_bytes in enumerate(sizes_bytes):
-        quarter = min(before_bytes * _QUARTERS // total_bytes, _QUARTERS - 1)
-        ranks.append(quarter if layer < prefix else _QUARTERS)
+        part = min(before_bytes * _SLICES // total_bytes, _SLICES - 1)
+        ranks.append(part if layer < prefix else _SLICES)
         before_bytes += size_bytes
     return ranks
 
 
 def _by_layer(candidates: Sequence[Candidate]) -> Iterator[tuple[LayerKey, ...]]:
-    for rank in range(_QUARTERS, -1, -1):
+    for rank in range(_SLICES, -1, -1):
         for each in candidates:
             yield from (((each.model, layer),) for layer in reversed(each.present) if each.ranks[layer] == rank)

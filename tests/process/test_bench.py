@@ -1,4 +1,4 @@
-"""Prove that the overhead measurement runs, compares like with like, and ends in one JSON line."""
+"""Prove that the measurements run, compare like with like, and end in one JSON line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def bench(*flags: str) -> subprocess.CompletedProcess[str]:
-    """Run `comfyserverless bench overhead` with flags."""
-    command = [sys.executable, "-m", "comfyserverless", "bench", "overhead", *flags]
+def bench(*flags: str, measurement: str = "overhead") -> subprocess.CompletedProcess[str]:
+    """Run `comfyserverless bench` with flags."""
+    command = [sys.executable, "-m", "comfyserverless", "bench", measurement, *flags]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
 
 
@@ -24,6 +24,35 @@ def test_overhead_compares_two_sides_that_make_the_same_picture() -> None:
     assert last["largest_difference"] <= 1
     assert last["ratio"] > 0
     assert last["us_per_invocation"] * 11e-6 < last["server_s"], "11 invocations: 4 steps and 7 others"
+
+
+def test_load_is_hidden_by_the_prefix_that_the_product_computes() -> None:
+    done = bench("--rounds", "3", measurement="load")
+    assert done.returncode == 0, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (last["bench"], last["emulated_link"]) == ("load", True)
+    assert "EMULATED link" in done.stdout
+    assert last["exposed_vs_pipelined"] < 0.5
+    assert last["half_prefix_saves"] > 0.3
+    assert last["fastest_s"]["serial"] > last["fastest_s"]["pipelined"] > last["fastest_s"]["prefix"]
+
+
+def test_switching_tenants_get_the_same_pictures_under_every_policy() -> None:
+    done = bench("--rounds", "1", "--steps", "1", "--size", "64", measurement="switch")
+    assert done.returncode == 0, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (last["bench"], last["emulated_link"], last["identical"]) == ("switch", True, True)
+    assert last["requests_per_s"].keys() == {"layers", "models", "workflows", "none"}
+    assert last["speedup_vs_best"] > 1
+
+
+def test_a_new_lora_reloads_nothing_of_the_base() -> None:
+    done = bench("--rounds", "3", "--steps", "2", measurement="lora")
+    assert done.returncode == 0, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (last["bench"], last["base_bytes_reloaded"]) == ("lora", 0)
+    assert last["resident_bytes"] <= last["base_bytes"] + 4 * last["private_bytes"]
+    assert last["first_vs_warm"] < 2
 
 
 def test_missing_checkpoint_is_named() -> None:

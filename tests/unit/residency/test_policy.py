@@ -20,7 +20,7 @@ def test_the_least_recently_used_model_goes_first_and_its_last_layer_first() -> 
     assert order("layers", candidate("a", 2), candidate("b", 2)) == ["a1", "a0", "b1", "b0"]
 
 
-def test_prefixes_go_last_of_every_model_a_quarter_at_a_time() -> None:
+def test_prefixes_go_last_of_every_model_a_slice_at_a_time() -> None:
     got = order("layers", candidate("a", 6, prefix=4), candidate("b", 6, prefix=4))
     assert got == ["a5", "a4", "b5", "b4", "a3", "b3", "a2", "b2", "a1", "b1", "a0", "b0"]
 
@@ -38,7 +38,7 @@ def test_a_workflow_goes_when_none_of_its_models_was_used_for_longest() -> None:
     assert order("workflows", *models) == ["b0", "c0+a0"]
 
 
-def test_quarters_of_a_prefix_are_by_bytes_so_a_large_first_layer_stays_to_the_end() -> None:
-    assert rank_layers([60, 1, 1, 18, 20, 5], 5) == [0, 2, 2, 2, 3, 4]
+def test_slices_of_a_prefix_are_by_bytes_so_a_large_first_layer_stays_to_the_end() -> None:
+    assert rank_layers([60, 1, 1, 18, 20, 5], 5) == [0, 9, 9, 9, 12, 16]
     assert rank_layers([0, 0], 2) == [0, 0]
-    assert rank_layers([3, 3], 9) == [0, 2]
+    assert rank_layers([3, 3], 9) == [0, 8]
