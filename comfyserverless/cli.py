@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from comfyserverless.core.config import (
-    LEAST_GIVEN_ARENA_BYTES,
-    EngineConfig,
-    Folders,
-    ServerConfig,
-    WorkerConfig,
-)
+from comfyserverless import flag_values as values
+from comfyserverless.core.config import EngineConfig, Folders, ServerConfig, WorkerConfig
 from comfyserverless.core.errors import ConfigError
 from comfyserverless.residency.policy import POLICIES
 
@@ -27,14 +21,8 @@ PROFILES_FOLDER = "__profiles"
 """Below the user folder; names that begin so are no user's (as in ComfyUI)."""
 
 _EVERY_ADDRESS = "0.0.0.0,::"
-_MAX_PORT = 65_535
-_MAX_PROCESSES = 256
-"""Most workers, and most threads of one: beyond it a slip of the finger, which would take the machine down."""
-
 _ENDED_BY_SIGINT = 130
 _ARENAS = ("shared", "nvshmem")
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B)?", re.IGNORECASE)
-_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _PREVIEWS = {"none": "none", "auto": "latent2rgb", "latent2rgb": "latent2rgb"}
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -51,7 +39,7 @@ def _add_serve_flags(parser: argparse.ArgumentParser) -> None:
         metavar="IP[,IP]",
         help="addresses to listen on; without a value, all of them",
     )
-    add("--port", type=_port, default=8188, help="port to listen on; 0 takes a free one")
+    add("--port", type=values.port, default=8188, help="port to listen on; 0 takes a free one")
     add(
         "--enable-cors-header",
         nargs="?",
@@ -59,21 +47,28 @@ def _add_serve_flags(parser: argparse.ArgumentParser) -> None:
         metavar="ORIGIN",
         help="allow pages of this origin (without a value, any) to use the server; ends the origin check",
     )
-    add("--max-upload-size", type=_positive, default=100.0, metavar="MB", help="largest request body")
+    add("--max-upload-size", type=values.positive, default=100.0, metavar="MB", help="largest request body")
     add("--enable-compress-response-body", action="store_true", help="gzip JSON and text answers")
     _add_access_flags(parser)
     _add_folder_flags(parser)
     add("--preview-method", choices=sorted(_PREVIEWS), default="none", help="pictures while sampling")
     cache = parser.add_mutually_exclusive_group()
     cache.add_argument("--cache-classic", action="store_true", help="keep results of the last prompt (default)")
-    cache.add_argument("--cache-lru", type=_count, metavar="N", help="keep the N last used node results")
+    cache.add_argument("--cache-lru", type=values.count, metavar="N", help="keep the N last used node results")
     cache.add_argument("--cache-none", action="store_true", help="keep no node results")
     add("--disable-metadata", action="store_true", help="save pictures without the prompt and workflow")
     add("--disable-all-custom-nodes", action="store_true", help="load no custom node packs")
-    add("--workers", type=_processes, default=0, metavar="N", help="worker processes; 0: one per GPU, or one")
-    add("--threads", type=_processes, default=0, metavar="N", help="threads of each worker; 0: its share")
+    add(
+        "--workers",
+        type=values.processes,
+        default=0,
+        metavar="N",
+        help="worker processes; 0: one per GPU, or one",
+    )
+    add("--threads", type=values.processes, default=0, metavar="N", help="threads of each worker; 0: its share")
     _add_arena_flags(parser)
     _add_weights_flags(parser)
+    _add_record_flags(parser)
     add(
         "--verbose",
         nargs="?",
@@ -89,7 +84,7 @@ def _add_serve_flags(parser: argparse.ArgumentParser) -> None:
 def _add_arena_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--arena-memory",
-        type=_arena_bytes,
+        type=values.arena_bytes,
         default=0,
         metavar="SIZE",
         help="memory of each worker for results, like 512M or 2G (default: a share of the machine's)",
@@ -106,14 +101,14 @@ def _add_weights_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--device-memory",
-        type=_size_bytes,
+        type=values.size_bytes,
         default=0,
         metavar="SIZE",
         help="memory of each worker for weights where it computes, like 8G (default: a share of what there is)",
     )
     add(
         "--host-memory",
-        type=_size_bytes,
+        type=values.size_bytes,
         default=0,
         metavar="SIZE",
         help="memory of each worker for weights that wait for the device (default: a share, with a GPU)",
@@ -123,6 +118,39 @@ def _add_weights_flags(parser: argparse.ArgumentParser) -> None:
         choices=POLICIES,
         default="layers",
         help="what leaves memory together when weights need room (default: %(default)s; others: to compare)",
+    )
+
+
+def _add_record_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--database",
+        default="",
+        metavar="FILE",
+        help="where prompts and history are kept (default: records.sqlite3 in the user folder);"
+        " `memory` keeps them until the server ends",
+    )
+    add(
+        "--history-limit",
+        type=values.count,
+        default=10_000,
+        metavar="N",
+        help="ended prompts that are kept for each user (default: %(default)s)",
+    )
+    add(
+        "--history-days",
+        type=values.amount,
+        default=0.0,
+        metavar="DAYS",
+        help="for how long ended prompts are kept (default: 0, at any age)",
+    )
+    add(
+        "--drain-timeout",
+        type=values.amount,
+        default=5.0,
+        metavar="S",
+        help="how long running prompts may go on when the server is stopped (default: %(default)g s);"
+        " what has not ended by then runs at the next start",
     )
 
 
@@ -159,60 +187,6 @@ def _add_folder_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _number(text: str, minimum: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-    if not minimum <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is less than {minimum:g}, or not finite")
-    return value
-
-
-def _positive(text: str) -> float:
-    value = _number(text, 0)
-    if value == 0:
-        raise argparse.ArgumentTypeError("must be more than 0")
-    return value
-
-
-def _count(text: str) -> int:
-    value = _number(text, 0)
-    if value != int(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(value)
-
-
-def _at_most(text: str, maximum: int) -> int:
-    count = _count(text)
-    if count > maximum:
-        raise argparse.ArgumentTypeError(f"{count} is more than {maximum}")
-    return count
-
-
-def _size_bytes(text: str) -> int:
-    """Read a size like `2G`, `1.5GiB` or `512M`; units are powers of 1024, and one is required."""
-    match = _SIZE.fullmatch(text.strip())
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write it like 512M or 2G")
-    return int(float(match[1]) * _UNITS[match[2].upper()])
-
-
-def _arena_bytes(text: str) -> int:
-    size_bytes = _size_bytes(text)
-    if size_bytes < LEAST_GIVEN_ARENA_BYTES:
-        raise argparse.ArgumentTypeError(f"{text} is less than {LEAST_GIVEN_ARENA_BYTES // _MIB}M")
-    return size_bytes
-
-
-def _port(text: str) -> int:
-    return _at_most(text, _MAX_PORT)
-
-
-def _processes(text: str) -> int:
-    return _at_most(text, _MAX_PROCESSES)
-
-
 def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
     """Build the configuration from parsed flags. Raises ConfigError naming the flag that cannot work."""
     cache, entries = "classic", 0
@@ -237,6 +211,9 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         cache_lru_entries=entries,
         preview_method=_PREVIEWS[arguments.preview_method],
         embeds_metadata=not arguments.disable_metadata,
+        history_limit=arguments.history_limit,
+        history_days=arguments.history_days,
+        database=_database(arguments.database),
     )
     return ServerConfig(
         engine=engine,
@@ -249,7 +226,15 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         tenants_file=arguments.tenants,
         accounts=_accounts(arguments, engine.folders),
         allows_strangers=arguments.insecure,
+        drain_s=arguments.drain_timeout,
     )
+
+
+def _database(given: str) -> str:
+    """Return the records file as an absolute path; empty and `memory` stay as they are. Raises ConfigError."""
+    if "://" in given:
+        raise ConfigError(f"--database {given}: only files are supported, and `memory`")
+    return os.path.abspath(given) if given not in ("", "memory") else given
 
 
 def _accounts(arguments: Arguments, places: Folders) -> Path | None:
@@ -330,6 +315,18 @@ def _tenant(arguments: Arguments, argv: Sequence[str]) -> int:
     return 0
 
 
+def _add_demo_flags(parser: argparse.ArgumentParser) -> None:
+    from comfyserverless.training.commands import add_flags
+
+    add_flags(parser)
+
+
+def _demo(arguments: Arguments, argv: Sequence[str]) -> int:
+    from comfyserverless.training.commands import run
+
+    return run(arguments, argv)
+
+
 Command = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[Arguments, Sequence[str]], int]]
 
 #: Name -> (one line of help, adds its flags, runs it and returns the exit code).
@@ -337,6 +334,7 @@ COMMANDS: dict[str, Command] = {
     "serve": ("serve the ComfyUI page and API", _add_serve_flags, _serve),
     "tenant": ("make and change accounts", _add_tenant_flags, _tenant),
     "bench": ("measure this installation from outside", _add_bench_flags, _bench),
+    "demo": ("train the demo models, or judge what a server draws with them", _add_demo_flags, _demo),
 }
 
 

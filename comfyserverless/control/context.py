@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from comfyserverless.control.dispatch import Call, Dispatcher, Observer
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.keys import cost_key, weight_keys
-from comfyserverless.control.saving import Publisher, destination, remove_parts
+from comfyserverless.control.records.saves import RunPublisher
+from comfyserverless.control.saving import destination, remove_parts
 from comfyserverless.core.errors import InvariantError, WorkerError
 from comfyserverless.core.ids import InvocationId, NodeId, PromptId, TenantId
 from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS
@@ -28,14 +29,14 @@ PREVIEW_PORT = "preview"
 
 @dataclass(frozen=True, slots=True)
 class RunServices:
-    """What all nodes of all runs share.
+    """What the nodes of a run share; all but files and publisher are those of all runs.
 
     preview_method: for prompts that do not ask for one. staging_tag: this server's, in names of part files.
     """
 
     dispatcher: Dispatcher
     files: FolderPaths
-    publisher: Publisher
+    publisher: RunPublisher
     embeds_metadata: bool
     preview_method: str
     staging_tag: str
@@ -147,9 +148,12 @@ class NodeContext:
         base = self._services.files.base(kind)
         return destination(base, kind, prefix, (width_px, height_px), time.localtime())
 
-    def publish(self, destination: Destination, staged: Sequence[str], extension: str) -> list[dict[str, str]]:
-        """Give written files their final names."""
-        return self._services.publisher.publish(destination, staged, extension)
+    async def publish(
+        self, destination: Destination, staged: Sequence[str], extension: str
+    ) -> list[dict[str, str]]:
+        """Give written files their final names; after a crash of the server, those that they had before."""
+        node = self._hidden.unique_id
+        return await self._services.publisher.publish(node, destination, staged, extension)
 
     async def finished(self) -> None:
         """Wait until everything emitted is done. Raises the first WorkerError."""

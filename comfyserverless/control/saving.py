@@ -12,7 +12,8 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from comfyserverless.core.errors import PromptError
@@ -80,6 +81,8 @@ class Publisher:
 
     def __init__(self) -> None:
         self._last: dict[tuple[str, str], int] = {}
+        #: how many saves of a name have numbers that no file has yet
+        self._naming: dict[tuple[str, str], int] = {}
 
     def publish(self, place: Destination, staged: Sequence[str], extension: str) -> list[dict[str, str]]:
         """Move staged files to `{name}_{counter:05}_.{extension}`; returns ComfyUI's file items in order.
@@ -89,35 +92,51 @@ class Publisher:
         try:
             return self._publish(place, staged, extension)
         except OSError as exc:
-            for path in staged:
-                _remove_part(path)
-            raise PromptError(f"Saving failed: {exc.strerror} in the {place.kind} folder") from exc
+            discard(staged)
+            raise failed_save(exc, place) from exc
+
+    @contextmanager
+    def naming(self, place: Destination, indexes: Sequence[int], extension: str) -> Iterator[list[str]]:
+        """Choose free file names for the files of these indexes of a save, and keep others from choosing them.
+
+        Only within this server: when the names are used, `claim` tells whether another program was faster.
+        """
+        key = (place.directory, place.name)
+        counter = self._next_counter(place)
+        self._last[key] = counter + len(indexes) - 1
+        self._naming[key] = self._naming.get(key, 0) + 1
+        try:
+            yield [_file_name(place, index, counter + nth, extension) for nth, index in enumerate(indexes)]
+        finally:
+            self._naming[key] -= 1
+            if not self._naming[key]:
+                del self._naming[key]
 
     def _publish(self, place: Destination, staged: Sequence[str], extension: str) -> list[dict[str, str]]:
         counter = self._next_counter(place)
         items = []
         for index, path in enumerate(staged):
-            name = place.name.replace("%batch_num%", str(index))
             while True:
-                filename = f"{name}_{counter:05}_.{extension}"
+                filename = _file_name(place, index, counter, extension)
                 counter += 1
-                if _claim(path, os.path.join(place.directory, filename)):
+                if claim(path, os.path.join(place.directory, filename)):
                     break
             items.append({"filename": filename, "subfolder": place.subfolder, "type": place.kind})
         self._last[(place.directory, place.name)] = counter - 1
         return items
 
     def _next_counter(self, place: Destination) -> int:
-        last = self._last.get((place.directory, place.name))
-        if last is not None and _exists_numbered(place, last):
+        key = (place.directory, place.name)
+        last = self._last.get(key)
+        if last is not None and (key in self._naming or _exists_numbered(place, last)):
             return last + 1
         pattern = re.compile(rf"{re.escape(place.name)}_(\d+)(?:_|\.|$)")
         numbers = (pattern.match(entry.name) for entry in os.scandir(place.directory))
         return max((int(match[1]) for match in numbers if match), default=0) + 1
 
 
-def _claim(staged: str, final: str) -> bool:
-    """Give a staged file its final name; False if that name is taken."""
+def claim(staged: str, final: str) -> bool:
+    """Give a staged file its final name; False if that name is taken. Raises OSError."""
     try:
         os.link(staged, final)
     except FileExistsError:
@@ -135,6 +154,22 @@ def _claim(staged: str, final: str) -> bool:
         return True
     os.unlink(staged)
     return True
+
+
+def discard(paths: Iterable[str]) -> None:
+    """Remove files that must not stay; those that are gone are fine, others are told in the log."""
+    for path in paths:
+        _remove_part(path)
+
+
+def failed_save(error: OSError, place: Destination) -> PromptError:
+    """Describe a save that the disk refused."""
+    return PromptError(f"Saving failed: {error.strerror} in the {place.kind} folder")
+
+
+def _file_name(place: Destination, index: int, counter: int, extension: str) -> str:
+    name = place.name.replace("%batch_num%", str(index))
+    return f"{name}_{counter:05}_.{extension}"
 
 
 def _exists_numbered(place: Destination, counter: int) -> bool:

@@ -200,8 +200,9 @@ class RunRecord:
 class TenantUsage:
     """What a tenant takes up.
 
-    service_s: lane -> seconds of service measured since the server started; waited_s: lane -> seconds that its
-    calls held one while they waited for others of its calls, which are not charged.
+    service_s: lane -> seconds of service measured so far, by earlier servers too; waited_s: lane -> seconds
+    since the server started that its calls held one while they waited for others of its calls, which are not
+    charged.
     """
 
     tenant: TenantId

@@ -56,6 +56,8 @@ class EngineConfig:
     """What the control room needs to run.
 
     slack_s: fairness slack (Delta of Algorithm 1) in seconds of service. cache: `classic`, `lru` or `none`.
+    history_limit: ended prompts kept per tenant; history_days: for how long, 0 means at any age. database: file
+    of the records, empty for the one in the user folder, `memory` to keep them only while the server runs.
     """
 
     folders: Folders
@@ -66,6 +68,8 @@ class EngineConfig:
     preview_method: str = "none"
     embeds_metadata: bool = True
     history_limit: int = 10_000
+    history_days: float = 0.0
+    database: str = ""
     max_attempts: int = 3
 
 
@@ -75,7 +79,7 @@ class ServerConfig:
 
     tenants_file: accounts as TOML; accounts: the accounts file that `comfyserverless tenant` writes, if the
     server shall use it. With neither there is one tenant and no login. allows_strangers: such a server may
-    listen where other machines reach it.
+    listen where other machines reach it. drain_s: how long running prompts may go on when the server ends.
     """
 
     engine: EngineConfig
@@ -88,3 +92,4 @@ class ServerConfig:
     tenants_file: Path | None = None
     accounts: Path | None = None
     allows_strangers: bool = False
+    drain_s: float = 5.0

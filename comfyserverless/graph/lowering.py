@@ -102,7 +102,9 @@ class LoweringContext(Protocol):
     def staging_stem(self) -> str:
         """Return a stem for the part files of one save that no other save uses; it starts with a dot."""
 
-    def publish(self, destination: Destination, staged: Sequence[str], extension: str) -> list[dict[str, str]]:
+    async def publish(
+        self, destination: Destination, staged: Sequence[str], extension: str
+    ) -> list[dict[str, str]]:
         """Give written files their final numbered names, atomically and never over another file.
 
         Returns ComfyUI's items {filename, subfolder, type} in the order of `staged`.

@@ -33,7 +33,7 @@ async def save_files(
         **inputs,
     )
     staged = await ctx.result(saved.out("files"))
-    return list(ctx.publish(place, staged, extension))
+    return list(await ctx.publish(place, staged, extension))
 
 
 def preview_prefix(node_id: str) -> str:

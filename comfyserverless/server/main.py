@@ -21,6 +21,7 @@ from comfyserverless.control.accounts.source import AccountFile
 from comfyserverless.control.accounts.tenants import Tenants
 from comfyserverless.control.engine import Engine
 from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.records.lock import FolderLock
 from comfyserverless.core.config import Folders, ServerConfig
 from comfyserverless.core.errors import ConfigError
 from comfyserverless.server.app import build_app
@@ -38,11 +39,12 @@ def serve(config: ServerConfig, logs: LogTape) -> int:
     listeners = bind(config.listen, config.port)  # first: a start that fails here may have a twin that runs
     try:
         check_strangers(config, listeners)
-        prepare_folders(config.engine.folders)
-        try:
-            return asyncio.run(_serve(config, listeners, logs))
-        finally:
-            _empty(config.engine.folders.temp)
+        with FolderLock(config.engine.folders.user):
+            prepare_folders(config.engine.folders)
+            try:
+                return asyncio.run(_serve(config, listeners, logs))
+            finally:
+                _empty(config.engine.folders.temp)
     finally:
         for listener in listeners:
             listener.close()
@@ -156,10 +158,10 @@ def page_url(listeners: Sequence[socket.socket]) -> str:
 
 
 async def _serve(config: ServerConfig, listeners: Sequence[socket.socket], logs: LogTape) -> int:
-    stop = asyncio.Event()
+    stop, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, lambda: (hurry if stop.is_set() else stop).set())
     tenants = Tenants(FolderPaths(config.engine.folders), open_accounts(config))
     engine = Engine(config.engine, tenants)
     runner = web.AppRunner(
@@ -183,6 +185,16 @@ async def _serve(config: ServerConfig, listeners: Sequence[socket.socket], logs:
         await stop.wait()
     finally:
         _log.info("Stopping")
+        await _drain(engine, config.drain_s, hurry)
         await runner.cleanup()
         await engine.stop()
     return 1 if failures else 0
+
+
+async def _drain(engine: Engine, within_s: float, hurry: asyncio.Event) -> None:
+    """Let running prompts end for some time, or until a second signal asks to hurry."""
+    waits = [asyncio.create_task(engine.drain(within_s)), asyncio.create_task(hurry.wait())]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+    await asyncio.gather(*waits, return_exceptions=True)

@@ -6,9 +6,10 @@ Job lists are validated strictly by the page, all or nothing: fields without a v
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from comfyserverless.control.records.codec import workflow_id
 from comfyserverless.control.views import RunFailed, RunRecord, RunStatus
 from comfyserverless.server.wire import lifecycle_message
 
@@ -70,17 +71,14 @@ def history_record(record: RunRecord) -> dict[str, Any]:
     }
 
 
+def run_statuses(words: Collection[str]) -> frozenset[RunStatus]:
+    """Return what the status words of the jobs routes stand for."""
+    return frozenset(status for status, word in _STATUS.items() if word in words)
+
+
 def job_status(record: RunRecord) -> str:
     """Return the status word of the jobs routes."""
     return _STATUS[record.status]
-
-
-def workflow_id(record: RunRecord) -> str | None:
-    """Return the id of the page's workflow that was submitted, if it said one."""
-    value: Any = record.extra_data
-    for key in ("extra_pnginfo", "workflow", "id"):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, str) else None
 
 
 def job_summary(record: RunRecord) -> dict[str, Any]:
@@ -99,7 +97,7 @@ def job_summary(record: RunRecord) -> dict[str, Any]:
         "outputs_count": len(items) if is_over else None,
         "previewable_outputs_count": sum(_is_visual(item) for item in items) if is_over else None,
         "preview_output": _preview_output(record, items),
-        "workflow_id": workflow_id(record),
+        "workflow_id": workflow_id(record.extra_data),
     }
     return {key: value for key, value in job.items() if value is not None}
 

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from comfyserverless.control.records.base import RecordQuery
 from comfyserverless.control.views import (
     Notice,
     QueueChanged,
@@ -26,7 +27,8 @@ class FakeEngine:
     """Accept every prompt as pending; tests set the status of records and emit notices themselves.
 
     refusal: what the next submissions are answered with; freed: the arguments of `free` calls;
-    forgotten, stopped: tenants whose results were dropped, or whose work was stopped.
+    forgotten, stopped: tenants whose results were dropped, or whose work was stopped; settlings: how often
+    somebody waited for what was done to be on disk.
     """
 
     records: dict[PromptId, RunRecord] = field(default_factory=dict)
@@ -39,6 +41,7 @@ class FakeEngine:
     views: list[WorkerView] = field(default_factory=list)
     refusal: SubmitResult | None = None
     failure: Exception | None = None
+    settlings: int = 0
 
     def subscribe(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
         self.listeners.append(listener)
@@ -49,7 +52,7 @@ class FakeEngine:
             for listener in self.listeners:
                 listener(notice)
 
-    def submit(self, request: SubmitRequest) -> SubmitResult:
+    async def submit(self, request: SubmitRequest) -> SubmitResult:
         if self.failure is not None:
             raise self.failure
         self.requests.append(request)
@@ -85,10 +88,26 @@ class FakeEngine:
     def pending(self, tenant: TenantId = DEFAULT_TENANT) -> list[RunRecord]:
         return self.in_state(RunStatus.PENDING, tenant=tenant)
 
-    def history(self, tenant: TenantId = DEFAULT_TENANT) -> Sequence[RunRecord]:
+    def ended(self, tenant: TenantId) -> list[RunRecord]:
         return [record for record in self.of(tenant) if record.status not in ACTIVE]
 
-    def find(self, prompt_id: PromptId, tenant: TenantId = DEFAULT_TENANT) -> RunRecord | None:
+    async def history_count(self, tenant: TenantId = DEFAULT_TENANT) -> int:
+        return len(self.ended(tenant))
+
+    async def history(
+        self, tenant: TenantId = DEFAULT_TENANT, *, start: int = 0, count: int
+    ) -> list[RunRecord]:
+        return self.ended(tenant)[start : start + count]
+
+    async def select(self, query: RecordQuery, start: int, count: int | None) -> tuple[list[RunRecord], int]:
+        found = [record for record in self.records.values() if query.matches(record)]
+        found.sort(key=query.value, reverse=query.is_descending)
+        return found[start : None if count is None else start + count], len(found)
+
+    async def settled(self) -> None:
+        self.settlings += 1
+
+    async def find(self, prompt_id: PromptId, tenant: TenantId = DEFAULT_TENANT) -> RunRecord | None:
         record = self.records.get(prompt_id)
         return record if record is not None and record.tenant == tenant else None
 
@@ -97,8 +116,8 @@ class FakeEngine:
         return any(prompt_id in (None, record.prompt_id) for record in self.running(tenant))
 
     def cancel(self, prompt_id: PromptId, tenant: TenantId = DEFAULT_TENANT) -> bool:
-        record = self.find(prompt_id, tenant)
-        return record is not None and record.status in ACTIVE
+        record = self.records.get(prompt_id)
+        return record is not None and record.tenant == tenant and record.status in ACTIVE
 
     def delete_pending(self, prompt_ids: Sequence[PromptId], tenant: TenantId = DEFAULT_TENANT) -> int:
         gone = [record for record in self.pending(tenant) if record.prompt_id in prompt_ids]
@@ -110,12 +129,12 @@ class FakeEngine:
         return self.delete_pending([record.prompt_id for record in self.pending(tenant)], tenant)
 
     def delete_history(self, prompt_ids: Sequence[PromptId], tenant: TenantId = DEFAULT_TENANT) -> None:
-        for record in self.history(tenant):
+        for record in self.ended(tenant):
             if record.prompt_id in prompt_ids:
                 del self.records[record.prompt_id]
 
     def clear_history(self, tenant: TenantId = DEFAULT_TENANT) -> None:
-        self.delete_history([record.prompt_id for record in self.history(tenant)], tenant)
+        self.delete_history([record.prompt_id for record in self.ended(tenant)], tenant)
 
     def forget_results(self, tenant: TenantId) -> None:
         self.forgotten.append(tenant)

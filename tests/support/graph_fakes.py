@@ -168,7 +168,9 @@ class FakeContext:
         self.stems += 1
         return f".save{self.stems}"
 
-    def publish(self, destination: Destination, staged: Sequence[str], extension: str) -> list[dict[str, str]]:
+    async def publish(
+        self, destination: Destination, staged: Sequence[str], extension: str
+    ) -> list[dict[str, str]]:
         self.published.append((destination, tuple(staged), extension))
         return [
             {

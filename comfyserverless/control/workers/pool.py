@@ -62,6 +62,8 @@ class WorkerPool:
         self._let_go = let_go
         #: all and only workers with a live link.
         self._joined: dict[WorkerId, _Joined] = {}
+        self.has_joined = asyncio.Event()
+        """Set when the first worker has joined."""
         self._watch: asyncio.Task[None] | None = None
         self._is_stopping = False
 
@@ -110,6 +112,7 @@ class WorkerPool:
         self._processes.note_arena(hello.arena_path)
         log.info("worker %s is ready (pid %d, %s)", hello.worker, hello.pid, hello.device.name)
         self.dispatcher.worker_joined(hello.worker, hello.lanes)
+        self.has_joined.set()
 
     def received(self, worker: WorkerId, message: wire.FromWorker) -> None:
         """Route a worker's message; what comes after the loss of its process was noticed is ignored."""

@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from aiohttp import web
 
-from comfyserverless.control.views import RunRecord
+from comfyserverless.control.records.base import RecordQuery, SortKey
 from comfyserverless.core.ids import PromptId
 from comfyserverless.server.bodies import BodyError, error_response, json_response, read_object
 from comfyserverless.server.keys import ENGINE, tenant_of
 from comfyserverless.server.numbers import whole_number
-from comfyserverless.server.records import JOB_STATUSES, job_detail, job_status, job_summary, workflow_id
+from comfyserverless.server.records import JOB_STATUSES, job_detail, job_summary, run_statuses
 from comfyserverless.server.routes.prompts import is_prompt_id
 
 _T = TypeVar("_T")
 
-_SORT_KEYS: dict[str, Callable[[RunRecord], Any]] = {
-    "created_at": lambda record: record.created_ms,
-    "execution_duration": lambda record: (
-        (record.ended_ms or 0) - (record.started_ms or 0) if record.ended_ms else 0
-    ),
-}
+_SORT_KEYS = {"created_at": SortKey.CREATED, "execution_duration": SortKey.DURATION}
 
 
 async def list_jobs(request: web.Request) -> web.Response:
     """List jobs by status, newest first unless asked otherwise."""
     query = request.query
     statuses = _statuses(query.get("status"))
-    sort_key = _choice(query.get("sort_by", "created_at"), "sort_by", _SORT_KEYS)
-    order = _choice(query.get("sort_order", "desc"), "sort_order", {"asc": False, "desc": True})
+    sort = _choice(query.get("sort_by", "created_at"), "sort_by", _SORT_KEYS)
+    is_descending = _choice(query.get("sort_order", "desc"), "sort_order", {"asc": False, "desc": True})
     limit, offset = _limit(query.get("limit")), max(0, _int(query.get("offset", "0"), "offset"))
-    wanted = query.get("workflow_id")
-    records = [
-        record
-        for record in _records(request)
-        if job_status(record) in statuses and wanted in (None, workflow_id(record))
-    ]
-    records.sort(key=sort_key, reverse=order)
-    end = len(records) if limit is None else offset + limit
-    pagination = {"offset": offset, "limit": limit, "total": len(records), "has_more": end < len(records)}
-    jobs = [job_summary(record) for record in records[offset:end]]
-    return json_response({"jobs": jobs, "pagination": pagination})
-
-
-def _records(request: web.Request) -> list[RunRecord]:
-    engine, tenant = request.app[ENGINE], tenant_of(request)
-    return [*engine.history(tenant), *engine.running(tenant), *engine.pending(tenant)]
+    wanted = RecordQuery(
+        tenant_of(request), run_statuses(statuses), query.get("workflow_id"), sort, is_descending
+    )
+    records, total = await request.app[ENGINE].select(wanted, offset, limit)
+    end = total if limit is None else offset + limit
+    pagination = {"offset": offset, "limit": limit, "total": total, "has_more": end < total}
+    return json_response({"jobs": [job_summary(record) for record in records], "pagination": pagination})
 
 
 def _statuses(text: str | None) -> frozenset[str]:
@@ -85,7 +70,7 @@ def _int(text: str, name: str) -> int:
 
 async def show_job(request: web.Request) -> web.Response:
     """Show one job with its outputs and its workflow."""
-    record = request.app[ENGINE].find(PromptId(request.match_info["job_id"]), tenant_of(request))
+    record = await request.app[ENGINE].find(PromptId(request.match_info["job_id"]), tenant_of(request))
     if record is None:
         return error_response("Job not found", 404)
     return json_response(job_detail(record))
@@ -94,7 +79,10 @@ async def show_job(request: web.Request) -> web.Response:
 async def cancel_job(request: web.Request) -> web.Response:
     """Stop or drop one job; false if it was neither running nor pending."""
     job_id = PromptId(request.match_info["job_id"])
-    return json_response({"cancelled": request.app[ENGINE].cancel(job_id, tenant_of(request))})
+    engine = request.app[ENGINE]
+    was_cancelled = engine.cancel(job_id, tenant_of(request))
+    await engine.settled()
+    return json_response({"cancelled": was_cancelled})
 
 
 async def cancel_jobs(request: web.Request) -> web.Response:
@@ -107,6 +95,7 @@ async def cancel_jobs(request: web.Request) -> web.Response:
         return json_response({"error": "Some job ids are not UUIDs", "invalid_ids": invalid}, 400)
     engine, tenant = request.app[ENGINE], tenant_of(request)
     cancelled = [engine.cancel(PromptId(job_id), tenant) for job_id in job_ids]
+    await engine.settled()
     return json_response({"cancelled": any(cancelled)})
 
 

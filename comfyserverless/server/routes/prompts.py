@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
 
-from comfyserverless.control.views import RunRecord, SubmitRequest
+from comfyserverless.control.views import SubmitRequest
 from comfyserverless.core.ids import PromptId
 from comfyserverless.server.access import identity_of
-from comfyserverless.server.bodies import BodyError, json_response, read_object
+from comfyserverless.server.bodies import BodyError, encode_json, json_response, read_object
 from comfyserverless.server.border import prompt_error
 from comfyserverless.server.keys import ENGINE, tenant_of
 from comfyserverless.server.numbers import whole_number
 from comfyserverless.server.records import history_record, queue_item, shown_number
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_HISTORY_PIECE = 500
 _SECRETS = ("auth_token_comfy_org", "api_key_comfy_org")
 
 
@@ -44,7 +45,7 @@ async def submit(request: web.Request) -> web.Response:
         return prompt_error(
             "invalid_prompt_id", "prompt_id must be a canonical UUID", "lower case, with hyphens"
         )
-    result = request.app[ENGINE].submit(_submit_request(request, body, prompt_id))
+    result = await request.app[ENGINE].submit(_submit_request(request, body, prompt_id))
     if result.error is not None:
         answer = json_response({"error": result.error, "node_errors": result.node_errors}, 400)
         if result.retry_after_s is not None:
@@ -130,6 +131,7 @@ async def edit_queue(request: web.Request) -> web.Response:
         engine.clear_pending(tenant)
     if body.get("delete") is not None:
         engine.delete_pending(prompt_ids(body["delete"]), tenant)
+    await engine.settled()
     return web.Response()
 
 
@@ -138,7 +140,9 @@ async def interrupt(request: web.Request) -> web.Response:
     body = await read_object(request, may_be_empty=True)
     prompt_id = body.get("prompt_id") or None
     if prompt_id is None or isinstance(prompt_id, str):
-        request.app[ENGINE].interrupt(None if prompt_id is None else PromptId(prompt_id), tenant_of(request))
+        engine = request.app[ENGINE]
+        engine.interrupt(None if prompt_id is None else PromptId(prompt_id), tenant_of(request))
+        await engine.settled()
     return web.Response()
 
 
@@ -158,24 +162,41 @@ async def free(request: web.Request) -> web.Response:
     return web.Response()
 
 
-async def show_history(request: web.Request) -> web.Response:
-    """List ended prompts, oldest first: the newest `max_items`, or from `offset` on."""
-    records = request.app[ENGINE].history(tenant_of(request))
+async def show_history(request: web.Request) -> web.StreamResponse:
+    """List ended prompts, oldest first: the newest `max_items`, or from `offset` on.
+
+    A long list is sent piece by piece: the server holds one piece of it in memory.
+    """
+    engine, tenant = request.app[ENGINE], tenant_of(request)
     max_items, offset = _query_int(request, "max_items"), _query_int(request, "offset")
-    return json_response(
-        {record.prompt_id: history_record(record) for record in page_of(records, max_items, offset)}
-    )
+    start, stop = page_of(await engine.history_count(tenant), max_items, offset)
+    if stop - start <= _HISTORY_PIECE:
+        records = await engine.history(tenant, start=start, count=stop - start) if stop > start else []
+        return json_response({record.prompt_id: history_record(record) for record in records})
+    answer = web.StreamResponse(headers={"Content-Type": "application/json; charset=utf-8"})
+    await answer.prepare(request)
+    opening = b"{"
+    for first in range(start, stop, _HISTORY_PIECE):
+        count = min(_HISTORY_PIECE, stop - first)
+        records = await engine.history(tenant, start=first, count=count)
+        if records:
+            piece = encode_json({record.prompt_id: history_record(record) for record in records})
+            await answer.write(opening + piece[1:-1])
+            opening = b","
+    await answer.write(b"{}" if opening == b"{" else b"}")
+    await answer.write_eof()
+    return answer
 
 
-def page_of(records: Sequence[RunRecord], max_items: int | None, offset: int | None) -> list[RunRecord]:
-    """Cut a page out of history; without offset, or with a negative one, it counts from the newest end."""
+def page_of(length: int, max_items: int | None, offset: int | None) -> tuple[int, int]:
+    """Cut a page out of history, as (start, stop); without offset, or a negative one, from the newest end."""
     if max_items is not None and max_items < 0:
         max_items = None
     if offset is None or offset < 0:
-        start = 0 if max_items is None else max(0, len(records) - max_items)
+        start = 0 if max_items is None else max(0, length - max_items)
     else:
-        start = offset
-    return list(records[start:] if max_items is None else records[start : start + max_items])
+        start = min(offset, length)
+    return start, length if max_items is None else min(length, start + max_items)
 
 
 def _query_int(request: web.Request, name: str) -> int | None:
@@ -191,7 +212,7 @@ def _query_int(request: web.Request, name: str) -> int | None:
 async def show_history_of(request: web.Request) -> web.Response:
     """Show one ended prompt, `{}` if there is none of that id."""
     prompt_id = PromptId(request.match_info["prompt_id"])
-    record = request.app[ENGINE].find(prompt_id, tenant_of(request))
+    record = await request.app[ENGINE].find(prompt_id, tenant_of(request))
     if record is None or record.ended_ms is None:
         return json_response({})
     return json_response({prompt_id: history_record(record)})
@@ -205,6 +226,7 @@ async def edit_history(request: web.Request) -> web.Response:
         engine.clear_history(tenant)
     if body.get("delete") is not None:
         engine.delete_history(prompt_ids(body["delete"]), tenant)
+    await engine.settled()
     return web.Response()
 
 

@@ -19,7 +19,7 @@ def _shown(request: web.Request, tenant: TenantId) -> dict[str, Any]:
 
 
 async def show_tenants(request: web.Request) -> web.Response:
-    """Show queue, limits and seconds of service (`service_s`, by lane) since the server started."""
+    """Show queue, limits and seconds of service so far (`service_s`, by lane)."""
     identity = identity_of(request)
     tenants = request.app[TENANTS].names() if identity.is_operator else [identity.tenant]
     return json_response({"tenants": [_shown(request, tenant) for tenant in tenants]})

@@ -48,7 +48,7 @@ async def engine(tmp_path: Path, source: FixedAccounts) -> AsyncIterator[Engine]
 
 
 async def send(engine: Engine, tenant: TenantId, prompt_id: str | None = None) -> SubmitResult:
-    result = engine.submit(SubmitRequest(SAVE, tenant, prompt_id=prompt_id and PromptId(prompt_id)))
+    result = await engine.submit(SubmitRequest(SAVE, tenant, prompt_id=prompt_id and PromptId(prompt_id)))
     for _ in range(3):
         await asyncio.sleep(0)
     return result
@@ -95,11 +95,11 @@ async def test_numbers_of_a_tenant_do_not_count_those_of_others(engine: Engine) 
 async def test_equal_prompt_ids_of_two_tenants_are_two_prompts(engine: Engine) -> None:
     shared = str(uuid.uuid4())
     assert (await send(engine, ALICE, shared)).error is None
-    assert engine.find(PromptId(shared), BOB) is None
+    assert await engine.find(PromptId(shared), BOB) is None
     assert (await send(engine, BOB, shared)).error is None
     assert engine.interrupt(PromptId(shared), BOB)
     await idle(engine, BOB)
-    assert [record.status for record in engine.history(BOB)] == [RunStatus.INTERRUPTED]
+    assert [record.status for record in await engine.history(BOB, count=9)] == [RunStatus.INTERRUPTED]
     assert [record.status for record in engine.running(ALICE)] == [RunStatus.RUNNING]
 
 

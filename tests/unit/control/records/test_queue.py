@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from comfyserverless.control.queue import PromptQueue
+from comfyserverless.control.records.queue import PromptQueue
 from comfyserverless.control.views import RunRecord
 from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
 from comfyserverless.graph.plan import Plan
@@ -19,7 +19,7 @@ def ids(records: list[RunRecord]) -> list[str]:
 
 
 def test_lower_numbers_run_first_and_ties_by_arrival() -> None:
-    queue = PromptQueue(10)
+    queue = PromptQueue()
     for name, number in (("a", 1), ("b", 0), ("c", 1), ("d", -2.5)):
         queue.add(record(name, number), PLAN)
     assert ids(queue.pending(DEFAULT_TENANT)) == ["d", "b", "a", "c"]
@@ -30,7 +30,7 @@ def test_lower_numbers_run_first_and_ties_by_arrival() -> None:
 
 
 def test_record_is_found_wherever_it_is() -> None:
-    queue = PromptQueue(10)
+    queue = PromptQueue()
     queue.add(record("a"), PLAN)
     for _ in range(2):
         found = queue.find(DEFAULT_TENANT, PromptId("a"))
@@ -38,37 +38,50 @@ def test_record_is_found_wherever_it_is() -> None:
         taken = queue.take(DEFAULT_TENANT)
     assert taken is None
     queue.end(found)
-    assert queue.find(DEFAULT_TENANT, PromptId("a")) is found
+    assert queue.find(DEFAULT_TENANT, PromptId("a")) is None
     assert queue.running(DEFAULT_TENANT) == []
 
 
 def test_another_tenant_sees_nothing() -> None:
-    queue = PromptQueue(10)
+    queue = PromptQueue()
     queue.add(record("a"), PLAN)
     other = TenantId("other")
     assert queue.find(other, PromptId("a")) is None
-    assert queue.drop_pending(other, None) == 0
+    assert queue.drop_pending(other, None) == []
     assert queue.take(other) is None
     assert queue.remaining(DEFAULT_TENANT) == 1
 
 
-def test_history_is_bounded_and_drops_the_oldest() -> None:
-    queue = PromptQueue(2)
-    for name in "abc":
-        queue.add(record(name), PLAN)
-        taken = queue.take(DEFAULT_TENANT)
-        assert taken is not None
-        queue.end(taken[0])
-    assert ids(queue.history(DEFAULT_TENANT)) == ["b", "c"]
-    queue.drop_history(DEFAULT_TENANT, [PromptId("b"), PromptId("zzz")])
-    assert ids(queue.history(DEFAULT_TENANT)) == ["c"]
-
-
 def test_only_pending_prompts_are_deleted() -> None:
-    queue = PromptQueue(2)
+    queue = PromptQueue()
     for name in "abc":
         queue.add(record(name), PLAN)
     queue.take(DEFAULT_TENANT)
-    assert queue.drop_pending(DEFAULT_TENANT, {PromptId("a"), PromptId("c")}) == 1
+    assert queue.drop_pending(DEFAULT_TENANT, {PromptId("a"), PromptId("c")}) == ["c"]
     assert ids(queue.pending(DEFAULT_TENANT)) == ["b"]
     assert ids(queue.running(DEFAULT_TENANT)) == ["a"]
+
+
+def test_several_dropped_prompts_leave_the_others_in_order() -> None:
+    queue = PromptQueue()
+    for name, number in (("a", 3), ("b", 1), ("c", 2), ("d", 1)):
+        queue.add(record(name, number), PLAN)
+    assert queue.drop_pending(DEFAULT_TENANT, [PromptId(name) for name in ("c", "b", "c", "x")]) == ["c", "b"]
+    assert ids(queue.pending(DEFAULT_TENANT)) == ["d", "a"]
+    queue.add(record("e", 2), PLAN)
+    assert ids(queue.pending(DEFAULT_TENANT)) == ["d", "e", "a"]
+
+
+def test_reserved_prompt_counts_and_holds_its_id_and_is_not_pending_yet() -> None:
+    queue = PromptQueue()
+    reserved = record("a")
+    queue.reserve(reserved)
+    assert queue.holder(DEFAULT_TENANT, PromptId("a")) is reserved
+    assert queue.find(DEFAULT_TENANT, PromptId("a")) is None
+    assert (queue.pending_count(DEFAULT_TENANT), queue.remaining(DEFAULT_TENANT)) == (1, 0)
+    assert queue.take(DEFAULT_TENANT) is None
+    queue.withdraw(reserved)
+    assert queue.holder(DEFAULT_TENANT, PromptId("a")) is None
+    queue.reserve(reserved)
+    queue.add(reserved, PLAN)
+    assert (queue.pending_count(DEFAULT_TENANT), queue.remaining(DEFAULT_TENANT)) == (1, 1)

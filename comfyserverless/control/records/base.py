@@ -1,0 +1,112 @@
+"""Define what a database of records must do; everything else in this room works with any of them.
+
+A backend is used by two threads: one writes, one reads. It knows nothing of either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from comfyserverless.control.records.changes import Change, NamedFile
+from comfyserverless.control.records.codec import workflow_id
+from comfyserverless.control.views import RunRecord, RunStatus
+from comfyserverless.core.ids import NodeId, PromptId, TenantId
+
+NamedSaves = Mapping[tuple[NodeId, int], tuple[NamedFile, ...]]
+"""(node, which of its saves) -> the files that were named for it."""
+
+
+class SortKey(StrEnum):
+    """What lists of prompts are sorted by."""
+
+    CREATED = "created_ms"
+    DURATION = "duration_ms"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordQuery:
+    """Which prompts of a tenant to list, and how sorted. workflow: id of the page's workflow, None for any."""
+
+    tenant: TenantId
+    statuses: frozenset[RunStatus]
+    workflow: str | None = None
+    sort: SortKey = SortKey.CREATED
+    is_descending: bool = True
+
+    def matches(self, record: RunRecord) -> bool:
+        """Tell whether a record is in the list."""
+        is_wanted = self.workflow in (None, workflow_id(record.extra_data))
+        return is_wanted and record.tenant == self.tenant and record.status in self.statuses
+
+    def value(self, record: RunRecord) -> int:
+        """Return what a record is sorted by."""
+        if self.sort is SortKey.CREATED:
+            return record.created_ms
+        return 0 if record.ended_ms is None else record.ended_ms - (record.started_ms or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much history is kept: so many ended prompts per tenant, none older than so many days (0: any age)."""
+
+    count: int = 10_000
+    days: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A prompt that waited, ran or was being stopped when the server ended.
+
+    crashes: how often it was running when a server was lost. saves: files that were named for it.
+    """
+
+    record: RunRecord
+    crashes: int
+    is_stopped: bool
+    saves: NamedSaves
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What a backend held when it was opened. counters: numbers given so far, by tenant."""
+
+    unfinished: tuple[Unfinished, ...] = ()
+    counters: Mapping[TenantId, int] = field(default_factory=dict)
+    service_s: Mapping[TenantId, Mapping[str, float]] = field(default_factory=dict)
+
+
+class Backend(Protocol):
+    """One database. Methods raise CapacityError when it cannot be read or written now."""
+
+    def open(self, now_ms: int) -> Opening:
+        """Take over what the last server left; called once. Running prompts wait again, one crash older."""
+
+    def commit(self, changes: Sequence[Change], now_ms: int) -> None:
+        """Apply changes in order, all or none; on return they survive a loss of power."""
+
+    def tidy(self, now_ms: int) -> None:
+        """Forget history that is too old."""
+
+    def find(self, tenant: TenantId, prompt_id: PromptId) -> RunRecord | None:
+        """Return an ended prompt."""
+
+    def history_count(self, tenant: TenantId) -> int:
+        """Count the ended prompts of a tenant."""
+
+    def history(self, tenant: TenantId, start: int, count: int) -> list[RunRecord]:
+        """Return ended prompts, oldest end first, from position `start` on."""
+
+    def count(self, query: RecordQuery) -> int:
+        """Count the ended prompts of a list."""
+
+    def keys(self, query: RecordQuery, start: int, count: int) -> list[tuple[int, int]]:
+        """Return (sort value, key) of the ended prompts of a list, in its order, from position `start` on."""
+
+    def load(self, keys: Sequence[int]) -> dict[int, RunRecord]:
+        """Return prompts by key, without those that are gone."""
+
+    def close(self) -> None:
+        """End the connections."""

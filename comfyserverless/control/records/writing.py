@@ -1,0 +1,183 @@
+"""Apply changes of the records to SQLite tables, within the transaction of the caller."""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Callable
+from dataclasses import astuple
+from typing import Any
+
+import msgspec
+
+from comfyserverless.control.records import changes
+from comfyserverless.control.records.base import Opening, Retention, Unfinished
+from comfyserverless.control.records.codec import encode_request, encode_result, workflow_id
+from comfyserverless.control.records.reading import COLUMNS, record_of
+from comfyserverless.control.views import RunStatus
+from comfyserverless.core.ids import NodeId, PromptId, TenantId
+
+_DAY_MS = 86_400_000
+_THIS = "WHERE tenant = ? AND prompt_id = ?"
+_UNFINISHED = f"{_THIS} AND ended_order IS NULL"
+
+
+class Writer:
+    """Own the write side of one connection; remembers how much history each tenant has."""
+
+    def __init__(self, connection: sqlite3.Connection, retention: Retention) -> None:
+        self._run = connection.execute
+        self._retention = retention
+        (last,) = self._run("SELECT COALESCE(MAX(ended_order), 0) FROM prompts").fetchone()
+        self._orders = itertools.count(last + 1)
+        #: tenant -> how many ended prompts it has
+        self._counts: dict[str, int] = {}
+        self.recount()
+        self._appliers: dict[type, Callable[[Any], None]] = {
+            changes.Accepted: self._on_accepted,
+            changes.Started: self._on_started,
+            changes.Stopped: self._on_stopped,
+            changes.Parked: self._on_parked,
+            changes.FilesNamed: self._on_files_named,
+            changes.Ended: self._on_ended,
+            changes.PendingDropped: self._on_pending_dropped,
+            changes.HistoryDropped: self._on_history_dropped,
+            changes.Served: self._on_served,
+        }
+
+    def apply(self, change: changes.Change) -> None:
+        """Carry out one change."""
+        self._appliers[type(change)](change)
+
+    def recount(self) -> None:
+        """Count the history again: after the start, and when a transaction has failed."""
+        rows = self._run("SELECT tenant, COUNT(*) FROM prompts WHERE ended_order IS NOT NULL GROUP BY tenant")
+        self._counts = dict(rows.fetchall())
+
+    def take_over(self) -> Opening:
+        """Let what was running wait again, one crash older, and return all that is unfinished."""
+        self._run(
+            "UPDATE prompts SET status = ?, crashes = crashes + 1 WHERE status = ? AND ended_order IS NULL",
+            (RunStatus.PENDING, RunStatus.RUNNING),
+        )
+        saves = self._saves()
+        rows = self._run(
+            f"SELECT crashes, is_stopped, {COLUMNS} FROM prompts WHERE ended_order IS NULL ORDER BY key"
+        )
+        unfinished = []
+        for crashes, is_stopped, *row in rows:
+            record = record_of(row)
+            found = saves.get((record.tenant, record.prompt_id), {})
+            unfinished.append(Unfinished(record, crashes, bool(is_stopped), found))
+        usage: dict[TenantId, dict[str, float]] = {}
+        for tenant, lane, service_s in self._run("SELECT tenant, lane, service_s FROM usage"):
+            usage.setdefault(TenantId(tenant), {})[lane] = service_s
+        counters = {TenantId(row[0]): row[1] for row in self._run("SELECT tenant, counter FROM counters")}
+        return Opening(tuple(unfinished), counters, usage)
+
+    def tidy(self, now_ms: int) -> None:
+        """Forget history that is too old."""
+        if self._retention.days:
+            oldest_ms = now_ms - round(self._retention.days * _DAY_MS)
+            old = self._run("DELETE FROM prompts WHERE ended_order IS NOT NULL AND ended_ms < ?", (oldest_ms,))
+            if old.rowcount:
+                self.recount()
+
+    def _saves(self) -> dict[tuple[str, str], dict[tuple[NodeId, int], tuple[changes.NamedFile, ...]]]:
+        found: dict[tuple[str, str], dict[tuple[NodeId, int], tuple[changes.NamedFile, ...]]] = {}
+        for tenant, prompt_id, node, save, text in self._run("SELECT * FROM saves"):
+            files = tuple(changes.NamedFile(*each) for each in msgspec.json.decode(text))
+            found.setdefault((tenant, prompt_id), {})[NodeId(node), save] = files
+        return found
+
+    def _on_accepted(self, change: changes.Accepted) -> None:
+        record = change.record
+        this = (record.tenant, record.prompt_id)
+        self._forget(*this)
+        self._run(
+            "INSERT INTO prompts (tenant, prompt_id, number, status, client_id, workflow, created_ms, request)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                *this,
+                record.number,
+                RunStatus.PENDING,
+                record.client_id,
+                workflow_id(record.extra_data),
+                record.created_ms,
+                encode_request(record),
+            ),
+        )
+        self._run("INSERT OR REPLACE INTO counters VALUES (?, ?)", (record.tenant, change.counter))
+
+    def _on_started(self, change: changes.Started) -> None:
+        self._set(change, "status = ?, started_ms = ?", RunStatus.RUNNING, change.at_ms)
+
+    def _on_stopped(self, change: changes.Stopped) -> None:
+        self._set(change, "is_stopped = ?", 1)
+
+    def _on_parked(self, change: changes.Parked) -> None:
+        self._set(change, "status = ?", RunStatus.PENDING)
+
+    def _set(
+        self, change: changes.Started | changes.Stopped | changes.Parked, columns: str, *values: object
+    ) -> None:
+        self._run(f"UPDATE prompts SET {columns} {_UNFINISHED}", (*values, change.tenant, change.prompt_id))
+
+    def _on_files_named(self, change: changes.FilesNamed) -> None:
+        files = msgspec.json.encode([astuple(file) for file in change.files]).decode()
+        self._run(
+            "INSERT OR REPLACE INTO saves VALUES (?, ?, ?, ?, ?)",
+            (change.tenant, change.prompt_id, change.node, change.save, files),
+        )
+
+    def _on_ended(self, change: changes.Ended) -> None:
+        record = change.record
+        ended_ms = record.ended_ms or 0
+        this = (record.tenant, record.prompt_id)
+        ended = self._run(
+            "UPDATE prompts SET status = ?, started_ms = ?, ended_ms = ?, duration_ms = ?, ended_order = ?,"
+            f" result = ? {_UNFINISHED}",
+            (
+                record.status,
+                record.started_ms,
+                ended_ms,
+                ended_ms - (record.started_ms or 0),
+                next(self._orders),
+                encode_result(record),
+                *this,
+            ),
+        )
+        self._forget_saves(*this)
+        count = self._counts[record.tenant] = self._counts.get(record.tenant, 0) + ended.rowcount
+        if count > self._retention.count:
+            self._run(
+                "DELETE FROM prompts WHERE key IN (SELECT key FROM prompts WHERE tenant = ?"
+                " AND ended_order IS NOT NULL ORDER BY ended_order LIMIT ?)",
+                (record.tenant, count - self._retention.count),
+            )
+            self._counts[record.tenant] = self._retention.count
+
+    def _on_pending_dropped(self, change: changes.PendingDropped) -> None:
+        for prompt_id in change.prompt_ids:
+            self._run(f"DELETE FROM prompts {_UNFINISHED}", (change.tenant, prompt_id))
+            self._forget_saves(change.tenant, prompt_id)
+
+    def _on_history_dropped(self, change: changes.HistoryDropped) -> None:
+        if change.prompt_ids is None:
+            self._run("DELETE FROM prompts WHERE tenant = ? AND ended_order IS NOT NULL", (change.tenant,))
+            self._counts.pop(change.tenant, None)
+        for prompt_id in change.prompt_ids or ():
+            self._forget(change.tenant, prompt_id)
+
+    def _on_served(self, change: changes.Served) -> None:
+        for lane, service_s in change.service_s.items():
+            self._run("INSERT OR REPLACE INTO usage VALUES (?, ?, ?)", (change.tenant, lane, service_s))
+
+    def _forget(self, tenant: TenantId, prompt_id: PromptId) -> None:
+        """Forget an ended prompt, if there is one."""
+        gone = self._run(f"DELETE FROM prompts {_THIS} AND ended_order IS NOT NULL", (tenant, prompt_id))
+        if gone.rowcount:
+            self._counts[tenant] = self._counts.get(tenant, 0) - gone.rowcount
+
+    def _forget_saves(self, tenant: TenantId, prompt_id: PromptId) -> None:
+        self._run(f"DELETE FROM saves {_THIS}", (tenant, prompt_id))

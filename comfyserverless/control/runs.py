@@ -1,0 +1,188 @@
+"""Run prompts: begin pending ones while there is room, follow each to its end, and leave the rest in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
+
+from comfyserverless.control.accounts.tenants import Tenants
+from comfyserverless.control.cache import NodeCache
+from comfyserverless.control.caches import TenantCaches
+from comfyserverless.control.context import RunServices
+from comfyserverless.control.describing import now_ms
+from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.records.ending import end_as_unplanned
+from comfyserverless.control.records.prompts import Prompts
+from comfyserverless.control.records.saves import RunPublisher
+from comfyserverless.control.run import Run
+from comfyserverless.control.views import Notice, QueueChanged, RunEnded, RunRecord, RunStatus
+from comfyserverless.control.workers.pool import WorkerPool
+from comfyserverless.core.ids import PromptId, TenantId
+from comfyserverless.graph.plan import Plan
+from comfyserverless.graph.validation import validate
+from comfyserverless.nodes.registry import BUILTIN
+
+log = logging.getLogger(__name__)
+
+_WORKERS_WITHIN_S = 120.0
+"""How long prompts of the last server wait for a worker, so that nothing that ends a start is their fault."""
+
+
+class Runs:
+    """Own the runs of one server. services_of: what a run of a record gets; notify: where events go.
+
+    With prompts of the last server in the queue nothing begins before a worker is there.
+    """
+
+    def __init__(
+        self,
+        pool: WorkerPool,
+        caches: TenantCaches,
+        tenants: Tenants,
+        prompts: Prompts,
+        services_of: Callable[[RunRecord, FolderPaths], RunServices],
+        notify: Callable[[Notice], None],
+    ) -> None:
+        self._pool = pool
+        self._caches = caches
+        self._tenants = tenants
+        self._prompts = prompts
+        self._services_of = services_of
+        self._notify = notify
+        self.is_stopping = False
+        self._runs: dict[tuple[TenantId, PromptId], Run] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._serials = itertools.count()
+        self._wants_free: tuple[bool, bool] = (False, False)
+        self._is_waiting_for_workers = prompts.has_restored
+        self._restoring: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin prompts of the last server as soon as there is a worker."""
+        if self._is_waiting_for_workers:
+            self._restoring = asyncio.create_task(self._begin_restored(), name="restored-prompts")
+
+    async def drain(self, within_s: float) -> None:
+        """Begin nothing any more, and give what runs some time to end."""
+        self.is_stopping = True
+        if self._tasks and within_s:
+            log.info("Waiting for %d running prompts, at most %g s", len(self._tasks), within_s)
+            await asyncio.wait(self._tasks, timeout=within_s)
+
+    async def stop(self) -> None:
+        """Stop what runs, and leave it to the next server unless its user had interrupted it."""
+        self.is_stopping = True
+        if self._restoring is not None:
+            self._restoring.cancel()
+        for run in self._runs.values():
+            run.interrupt()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def interrupt(self, prompt_id: PromptId | None, tenant: TenantId) -> bool:
+        """Stop a running prompt (None: all running ones of the tenant); False if none was running."""
+        running = self._prompts.queue.running(tenant)
+        wanted = [record for record in running if prompt_id in (None, record.prompt_id)]
+        for record in wanted:
+            self._runs[tenant, record.prompt_id].interrupt()
+            self._prompts.stop(record)
+        return bool(wanted)
+
+    def free(self, *, unload_models: bool, free_memory: bool) -> None:
+        """Drop cached weights on the workers, and with free_memory the cached node results too, once idle."""
+        models, memory = self._wants_free
+        self._wants_free = (models or unload_models, memory or free_memory)
+        self._free_if_idle()
+
+    async def _begin_restored(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_WORKERS_WITHIN_S):
+                await self._pool.has_joined.wait()
+        self._is_waiting_for_workers = False
+        self.pump()
+
+    def pump(self) -> None:
+        """Start pending prompts while there is room for their tenant."""
+        if self.is_stopping or self._is_waiting_for_workers:
+            return
+        for tenant in self._prompts.queue.tenants():
+            room = self._pool.slot_count
+            if (max_running := self._tenants.limits(tenant).max_running) is not None:
+                room = min(room, max_running)
+            while len(self._prompts.queue.running(tenant)) < room:
+                taken = self._prompts.queue.take(tenant)
+                if taken is None:
+                    break
+                self._begin(*taken)
+
+    def _begin(self, record: RunRecord, plan: Plan | None) -> None:
+        record.status = RunStatus.RUNNING
+        self._announce(record.tenant)
+        files = self._tenants.files(record.tenant)
+        if plan is None:
+            validation = validate(record.prompt, BUILTIN, files, record.targets)
+            if validation.plan is None:
+                self._refuse(record, validation.error or {})
+                return
+            plan = validation.plan
+        services = self._services_of(record, files)
+        cache = self._caches.of(record.tenant, files)
+        run = Run(record, plan, services, cache, self._notify, next(self._serials))
+        self._runs[record.tenant, record.prompt_id] = run
+        work = self._execute(run, cache, services.publisher)
+        task = asyncio.create_task(work, name=f"prompt-{record.prompt_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _refuse(self, record: RunRecord, error: Mapping[str, Any]) -> None:
+        """End a prompt of the last server that cannot run any more."""
+        end_as_unplanned(record, f"{error.get('message', '')}: {error.get('details', '')}", now_ms())
+        self._prompts.end(record, (), self._pool.dispatcher.service_s(record.tenant))
+        for event in record.messages:
+            self._notify(event)
+        self._announce(record.tenant)
+        self._notify(RunEnded(record.prompt_id, record.tenant, record.client_id))
+
+    async def _execute(self, run: Run, cache: NodeCache, publisher: RunPublisher) -> None:
+        record = run.record
+        try:
+            await self._prompts.begin(record)
+            run.read()
+            self._caches.retain(cache, self._signatures_in_use(record.tenant))
+            await run.execute()
+        except Exception as exc:
+            log.exception("prompt %s ended by a fault of the server", record.prompt_id)
+            run.end_by_fault(exc)
+        finally:
+            self._runs.pop((record.tenant, record.prompt_id), None)
+            self._end(record, publisher)
+            self._announce(record.tenant)
+            run.announce_end()
+            self._free_if_idle()
+            self.pump()
+
+    def _end(self, record: RunRecord, publisher: RunPublisher) -> None:
+        if self.is_stopping and record.status is RunStatus.INTERRUPTED and not self._prompts.is_stopped(record):
+            self._prompts.park(record)
+        else:
+            service_s = self._pool.dispatcher.service_s(record.tenant)
+            self._prompts.end(record, publisher.folders, service_s)
+
+    def _signatures_in_use(self, tenant: TenantId) -> set[Hashable | None]:
+        runs = (run for run in self._runs.values() if run.record.tenant == tenant)
+        return {signature for run in runs for signature in run.signatures.values()}
+
+    def _free_if_idle(self) -> None:
+        models, memory = self._wants_free
+        if self._runs or not models:
+            return
+        self._wants_free = (False, False)
+        self._pool.unload_models()
+        if memory:
+            self._caches.clear()
+
+    def _announce(self, tenant: TenantId) -> None:
+        self._notify(QueueChanged(tenant, self._prompts.queue.remaining(tenant)))

@@ -1,0 +1,82 @@
+"""Read the values of command line flags; what cannot work is an argparse error that says why."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from comfyserverless.core.config import LEAST_GIVEN_ARENA_BYTES
+
+_MIB = 1 << 20
+_MAX_PORT = 65_535
+_MAX_PROCESSES = 256
+"""Most workers, and most threads of one: beyond it a slip of the finger, which would take the machine down."""
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B)?", re.IGNORECASE)
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def number(text: str, minimum: float) -> float:
+    """Read a number of at least a minimum."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not minimum <= value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is less than {minimum:g}, or not finite")
+    return value
+
+
+def amount(text: str) -> float:
+    """Read a number that is not negative."""
+    return number(text, 0)
+
+
+def positive(text: str) -> float:
+    """Read a number above 0."""
+    value = number(text, 0)
+    if value == 0:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return value
+
+
+def count(text: str) -> int:
+    """Read a whole number that is not negative."""
+    value = number(text, 0)
+    if value != int(value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(value)
+
+
+def at_most(text: str, maximum: int) -> int:
+    """Read a whole number up to a maximum."""
+    value = count(text)
+    if value > maximum:
+        raise argparse.ArgumentTypeError(f"{value} is more than {maximum}")
+    return value
+
+
+def size_bytes(text: str) -> int:
+    """Read a size like `2G`, `1.5GiB` or `512M`; units are powers of 1024, and one is required."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write it like 512M or 2G")
+    return int(float(match[1]) * _UNITS[match[2].upper()])
+
+
+def arena_bytes(text: str) -> int:
+    """Read the size of an arena."""
+    value_bytes = size_bytes(text)
+    if value_bytes < LEAST_GIVEN_ARENA_BYTES:
+        raise argparse.ArgumentTypeError(f"{text} is less than {LEAST_GIVEN_ARENA_BYTES // _MIB}M")
+    return value_bytes
+
+
+def port(text: str) -> int:
+    """Read a TCP port; 0 stands for a free one."""
+    return at_most(text, _MAX_PORT)
+
+
+def processes(text: str) -> int:
+    """Read a number of processes or threads."""
+    return at_most(text, _MAX_PROCESSES)
