@@ -6,7 +6,7 @@
  * restores or opens is never touched: only the default, which is used when there is nothing to restore, is replaced.
  */
 
-export const DEMO_CHECKPOINT = "shapes_v1.safetensors";
+export const DEMO_CHECKPOINT = "shapes_v2.safetensors";
 
 /**
  * List the checkpoints that a node definition offers, in both of its forms on the wire.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-DEMO_CHECKPOINT = "shapes_v1.safetensors"
+DEMO_CHECKPOINT = "shapes_v2.safetensors"
 """Our own checkpoint in `demo/models` (Stable Diffusion 1.x, 64 to 192 px): simple shapes in plain colours."""
 DEMO_LORA = "shapes_outline_lora.safetensors"
 """Its style LoRA: every object is an outline."""

@@ -96,7 +96,7 @@ def test_user_with_own_checkpoints_starts_with_a_graph_that_runs_here(
     window.open(server.url)
     known = window.page.evaluate("Object.keys(window.LiteGraph.registered_node_types)")
     assert set(node_types(window)) <= set(known)
-    assert widget(window, "CheckpointLoaderSimple", "ckpt_name") == "shapes_v1.safetensors"
+    assert widget(window, "CheckpointLoaderSimple", "ckpt_name") == "shapes_v2.safetensors"
     expect(window.page.get_by_role("dialog")).to_have_count(0)
 
 
