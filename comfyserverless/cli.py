@@ -68,6 +68,7 @@ def _add_serve_flags(parser: argparse.ArgumentParser) -> None:
     add("--threads", type=values.processes, default=0, metavar="N", help="threads of each worker; 0: its share")
     _add_arena_flags(parser)
     _add_weights_flags(parser)
+    _add_recovery_flags(parser)
     _add_record_flags(parser)
     add(
         "--verbose",
@@ -94,6 +95,17 @@ def _add_arena_flags(parser: argparse.ArgumentParser) -> None:
         choices=_ARENAS,
         default="shared",
         help="where results are kept: memory that workers share, or that of their GPUs (default: %(default)s)",
+    )
+
+
+def _add_recovery_flags(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--checkpoint-steps",
+        type=values.steps_or_auto,
+        default=None,
+        metavar="N",
+        help="keep a copy of a picture in the making every N steps, for the death of its worker; 0: never,"
+        " auto: as often as it costs a hundredth of the time (default)",
     )
 
 
@@ -211,6 +223,7 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         cache_lru_entries=entries,
         preview_method=_PREVIEWS[arguments.preview_method],
         embeds_metadata=not arguments.disable_metadata,
+        checkpoint_steps=arguments.checkpoint_steps,
         history_limit=arguments.history_limit,
         history_days=arguments.history_days,
         database=_database(arguments.database),

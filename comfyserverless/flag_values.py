@@ -72,6 +72,11 @@ def arena_bytes(text: str) -> int:
     return value_bytes
 
 
+def steps_or_auto(text: str) -> int | None:
+    """Read a number of steps; None for `auto`."""
+    return None if text == "auto" else count(text)
+
+
 def port(text: str) -> int:
     """Read a TCP port; 0 stands for a free one."""
     return at_most(text, _MAX_PORT)

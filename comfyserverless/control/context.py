@@ -67,7 +67,9 @@ class NodeContext:
         self._identity = identity
         self._hidden = hidden
         self._on_step = on_step
-        self._emitted: list[InvocationId] = []
+        self._count = 0
+        #: what was emitted and is held for the lowering
+        self._pinned: list[InvocationId] = []
         self._unfinished = 0
         self._failed: asyncio.Future[WorkerError] = asyncio.get_running_loop().create_future()
         self._idle = asyncio.Event()
@@ -103,7 +105,7 @@ class NodeContext:
         weights = weight_keys(inputs.values())
         node: NodeId = self._hidden.unique_id
         spec = InvocationSpec(
-            id=InvocationId(f"{self._identity.run}/{node}/{len(self._emitted)}"),
+            id=InvocationId(f"{self._identity.run}/{node}/{self._count}"),
             run=self._identity.run,
             tenant=self._identity.tenant,
             node=node,
@@ -113,8 +115,10 @@ class NodeContext:
             needs=needs,
             callback_needs=tuple(each for each in overlapping if each not in needs),
             weights=weights,
+            is_step=progress is not None,
         )
-        self._emitted.append(spec.id)
+        self._count += 1
+        self._pinned.append(spec.id)
         self._unfinished += 1
         self._idle.clear()
         call = Call(spec, inputs, self._observe(progress), _cleanup(inputs))
@@ -123,9 +127,15 @@ class NodeContext:
 
     def staging_stem(self) -> str:
         """Return a stem for part files that no other save uses and a repeated call of this one does."""
-        tag = f"{self._identity.run}/{self._hidden.unique_id}/{len(self._emitted)}"
+        tag = f"{self._identity.run}/{self._hidden.unique_id}/{self._count}"
         digest = hashlib.blake2b(tag.encode(), digest_size=12).hexdigest()
         return f".{self._services.staging_tag}-{digest}"
+
+    def keep_only(self, emitted: Emitted) -> None:
+        """Give back the pins of all that was emitted before; what follows needs this one only."""
+        others = [each for each in self._pinned if each != emitted.id]
+        self._pinned = [emitted.id]
+        self._services.dispatcher.unpin(others, self._hidden.unique_id)
 
     async def result(self, output: Output) -> Value:
         """Wait for an output's value. Raises WorkerError if the invocation fails."""
@@ -168,7 +178,7 @@ class NodeContext:
 
     def release(self) -> None:
         """Give back the pins that emitting took; the node result's own pins are taken before."""
-        self._services.dispatcher.unpin(self._emitted, self._hidden.unique_id)
+        self._services.dispatcher.unpin(self._pinned, self._hidden.unique_id)
 
     def _observe(self, progress: StepProgress | None) -> Observer:
         def observe(outputs: Mapping[str, Value], error: WorkerError | None) -> None:

@@ -15,6 +15,8 @@ from typing import assert_never
 
 from comfyserverless.control.publications import PublicationTable
 from comfyserverless.control.results import Freed, ResultTable, unused
+from comfyserverless.control.views import RecoveryView
+from comfyserverless.control.workers.checkpoints import Recovery
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
 from comfyserverless.core.errors import CapacityError, WorkerError
@@ -59,7 +61,8 @@ class Dispatcher:
     """Drive the scheduling state.
 
     send: deliver a message to a worker's link; clock: monotonic seconds; make_room: let go of results in a
-    worker's full arena that only wait to be used again, False if there are none.
+    worker's full arena that only wait to be used again, False if there are none; recovery: what is kept for the
+    loss of a worker.
     """
 
     def __init__(
@@ -68,11 +71,13 @@ class Dispatcher:
         send: Callable[[WorkerId, wire.ToWorker], None],
         clock: Callable[[], float],
         make_room: Callable[[WorkerId], bool],
+        recovery: Recovery,
     ) -> None:
         self._state = SchedulingState(config)
         self._send = send
         self._clock = clock
         self._make_room = make_room
+        self._recovery = recovery
         self._overlaps = config.overlap_callbacks
         self._results = ResultTable()
         self._publications = PublicationTable()
@@ -134,8 +139,10 @@ class Dispatcher:
         """Take back what a worker ran and what its arena held."""
         running = self._running.pop(worker, None)
         if running is not None:
+            self._recovery.workers_lost += 1
             for invocation in running:
                 self._cancelled.pop(invocation, None)
+                self._recovery.left(invocation)
                 self._free(self._publications.leave(invocation))
             self._handle(events.WorkerLost(worker, self._clock(), worker))
 
@@ -147,17 +154,18 @@ class Dispatcher:
     def done(self, worker: WorkerId, message: wire.InvocationDone) -> None:
         """Store a result; one that nobody wants any more is freed at once."""
         outputs = values.decode(message.outputs)
+        checkpoint_s = self._recovery.saved_s(message)
         self._settle(worker, message.invocation)
         call = self._calls.get(message.invocation)
-        holders: tuple[WorkerId, ...] = ()
         if call is None or message.invocation in self._results:
+            if checkpoint_s is not None:
+                self._recovery.drop(message.invocation)
             self._free(unused([ref for ref in values.tensor_refs(outputs) if ref.worker == worker]))
             return
         holders = self._results.put(message.invocation, outputs)
+        name, now_s = message.invocation, self._clock()
         self._handle(
-            events.InvocationFinished(
-                message.invocation, worker, message.timing, holders, self._clock(), message.invocation
-            )
+            events.InvocationFinished(name, worker, message.timing, holders, now_s, name, checkpoint_s)
         )
         self._report(message.invocation, call, outputs, None)
 
@@ -178,16 +186,9 @@ class Dispatcher:
             return
         error = WorkerError(message.message, message.exception_type, message.traceback)
         has_room_now = message.exception_type == NO_ROOM and self._make_room(worker)
+        name, now_s = message.invocation, self._clock()
         self._handle(
-            events.InvocationFailed(
-                message.invocation,
-                worker,
-                message.timing,
-                self._clock(),
-                message.invocation,
-                has_room_now,
-                is_starved,
-            )
+            events.InvocationFailed(name, worker, message.timing, now_s, name, has_room_now, is_starved)
         )
         if self._state.has_failed(message.invocation):
             self._fail(call, error)
@@ -224,6 +225,10 @@ class Dispatcher:
         """Return the seconds that a tenant's calls waited in a lane for each other, by lane; not charged."""
         return self._state.ledger.waited_s(tenant)
 
+    def recovery(self) -> RecoveryView:
+        """Tell what losses of workers have cost."""
+        return self._recovery.view(self._state.checkpoints.largest_steps)
+
     def counts(self) -> dict[str, int]:
         """Count what is held, to see leaks: calls, results, tensors, publications."""
         return {
@@ -257,6 +262,8 @@ class Dispatcher:
                 self._send(instruction.worker, wire.CancelInvocation(instruction.invocation))
             case instructions.DropResult():
                 self._free(self._results.drop(instruction.invocation))
+            case instructions.DropCheckpoint():
+                self._recovery.drop(instruction.invocation)
             case instructions.ForgetInvocation():
                 self._forget(instruction.invocation)
             case instructions.AbandonInvocation():
@@ -267,16 +274,20 @@ class Dispatcher:
     def _start(self, start: instructions.StartInvocation) -> None:
         call = self._calls[start.invocation]
         self._running[start.worker][start.invocation] = None
+        given = {} if start.is_restored else call.inputs
         try:
-            inputs = values.encode(values.replace_outputs(call.inputs, self._resolve))
+            inputs = values.encode(values.replace_outputs(given, self._resolve))
         except (TypeError, ValueError, OverflowError) as exc:
             self._refuse(start, exc)
             return
-        self._publications.read(start.invocation, call.spec.callback_needs)
+        if not start.is_restored:
+            self._publications.read(start.invocation, call.spec.callback_needs)
         publishes = self._overlaps and len(self._running) > 1
+        orders = self._recovery.prepare(start, call.spec.is_step)
+        function = call.spec.function
         self._send(
             start.worker,
-            wire.RunInvocation(start.invocation, call.spec.function, start.lane, inputs, publishes),
+            wire.RunInvocation(start.invocation, function, start.lane, inputs, publishes, *orders),
         )
 
     def _resolve(self, output: Output) -> Value:
@@ -293,13 +304,7 @@ class Dispatcher:
 
     def _abandon(self, abandon: instructions.AbandonInvocation) -> None:
         call = self._calls[abandon.invocation]
-        error = WorkerError(
-            f"{call.spec.function} was given up: its worker was lost {abandon.attempts} times while it ran;"
-            " running out of memory is the usual reason"
-            if abandon.attempts
-            else f"{call.spec.function} was given up: a result it needs was lost and could not be made again",
-            "WorkerLostError",
-        )
+        error = WorkerError(_why_given_up(call.spec.function, abandon.attempts), "WorkerLostError")
         log.error("invocation %s of prompt %s: %s", abandon.invocation, call.spec.run, error)
         self._fail(call, error)
 
@@ -319,6 +324,7 @@ class Dispatcher:
     def _forget(self, invocation: InvocationId) -> None:
         call = self._calls.pop(invocation, None)
         self._failures.pop(invocation, None)
+        self._recovery.forget(invocation)
         for waiter in self._waiters.pop(invocation, ()):
             waiter.cancel()
         if call is not None and call.forgotten is not None:
@@ -327,6 +333,7 @@ class Dispatcher:
     def _settle(self, worker: WorkerId, invocation: InvocationId) -> None:
         self._cancelled.pop(invocation, None)
         self._running.get(worker, {}).pop(invocation, None)
+        self._recovery.left(invocation)
         self._free(self._publications.leave(invocation))
 
     def _report(
@@ -344,3 +351,12 @@ class Dispatcher:
         for worker, tensors in freed.items():
             if worker in self._running:
                 self._send(worker, wire.FreeTensors(tuple(tensors)))
+
+
+def _why_given_up(function: str, attempts: int) -> str:
+    if not attempts:
+        return f"{function} was given up: a result it needs was lost and could not be made again"
+    return (
+        f"{function} was given up: its worker was lost {attempts} times while it ran;"
+        " running out of memory is the usual reason"
+    )

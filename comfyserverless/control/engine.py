@@ -21,6 +21,7 @@ from comfyserverless.control.saving import remove_staged
 from comfyserverless.control.views import (
     Notice,
     QueueChanged,
+    RecoveryView,
     RunRecord,
     SubmitRequest,
     SubmitResult,
@@ -63,6 +64,7 @@ class Engine:
         scheduling = SchedulingConfig(
             slack_s=config.slack_s,
             max_attempts=config.max_attempts,
+            checkpoint_steps=config.checkpoint_steps,
             overlap_callbacks=True,
             tenant_weights=Weights(tenants),
         )
@@ -219,6 +221,10 @@ class Engine:
             service_s=self._prompts.served_s(tenant, self._pool.dispatcher.service_s(tenant)),
             waited_s=self._pool.dispatcher.waited_s(tenant),
         )
+
+    def recovery(self) -> RecoveryView:
+        """Tell what losses of workers have cost."""
+        return self._pool.dispatcher.recovery()
 
     def workers(self) -> list[WorkerView]:
         """List the worker slots with their latest figures."""

@@ -214,6 +214,22 @@ class TenantUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class RecoveryView:
+    """What losses of workers have cost since the server started.
+
+    steps_rerun: steps that were taken again; restored: how often a walk went on from a checkpoint; checkpoints,
+    checkpoint_bytes: those that are kept now; checkpoint_steps: the most steps that were put between two.
+    """
+
+    workers_lost: int
+    steps_rerun: int
+    restored: int
+    checkpoints: int
+    checkpoint_bytes: int
+    checkpoint_steps: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerView:
     """One worker slot as the operator sees it; state: starting, ready, busy or lost."""
 

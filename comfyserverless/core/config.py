@@ -58,6 +58,8 @@ class EngineConfig:
     slack_s: fairness slack (Delta of Algorithm 1) in seconds of service. cache: `classic`, `lru` or `none`.
     history_limit: ended prompts kept per tenant; history_days: for how long, 0 means at any age. database: file
     of the records, empty for the one in the user folder, `memory` to keep them only while the server runs.
+    max_attempts: losses of its worker after which a call is given up. checkpoint_steps: steps between two
+    copies of a sampler's state that outlive its worker; 0 for none, None to weigh their time.
     """
 
     folders: Folders
@@ -70,7 +72,8 @@ class EngineConfig:
     history_limit: int = 10_000
     history_days: float = 0.0
     database: str = ""
-    max_attempts: int = 3
+    max_attempts: int = 2
+    checkpoint_steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

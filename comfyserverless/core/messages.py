@@ -12,7 +12,7 @@ from comfyserverless.core.ids import InvocationId, TensorId, WorkerId
 from comfyserverless.core.modelfn import FunctionSpec, Lane
 from comfyserverless.core.zygote import IslandPlace
 
-LINK_VERSION = 2
+LINK_VERSION = 3
 
 
 class DeviceInfo(msgspec.Struct, frozen=True):
@@ -93,10 +93,19 @@ class PeerArena(msgspec.Struct, frozen=True, tag="peer_arena"):
     size_bytes: int
 
 
+class CheckpointOrder(msgspec.Struct, frozen=True):
+    """Where to write a copy of a result that outlives the worker: an existing file, if it fits the limit."""
+
+    path: str
+    limit_bytes: int
+
+
 class RunInvocation(msgspec.Struct, frozen=True, tag="run"):
     """Control -> worker: run one invocation in its lane, in the order of arrival.
 
-    publishes: somebody may want the elements of its callback outputs before it is done.
+    publishes: somebody may want the elements of its callback outputs before it is done. save: write a
+    checkpoint of its result. restore: a checkpoint to read the result from instead of running it; there are no
+    inputs then.
     """
 
     invocation: InvocationId
@@ -104,10 +113,12 @@ class RunInvocation(msgspec.Struct, frozen=True, tag="run"):
     lane: Lane
     inputs: bytes
     publishes: bool = False
+    save: CheckpointOrder | None = None
+    restore: str = ""
 
 
 class CancelInvocation(msgspec.Struct, frozen=True, tag="cancel"):
-    """Control -> worker: do not start it; of a running one drop the result (answer: InvocationCancelled)."""
+    """Control -> worker: do not start it; end one that runs at its next layer (answer: InvocationCancelled)."""
 
     invocation: InvocationId
 
@@ -139,11 +150,17 @@ class InvocationPublished(msgspec.Struct, frozen=True, tag="published"):
 
 
 class InvocationDone(msgspec.Struct, frozen=True, tag="done"):
-    """Worker -> control: the outputs, by port, as an encoded value tree whose tensors are in arenas."""
+    """Worker -> control: the outputs, by port, as an encoded value tree whose tensors are in arenas.
+
+    checkpoint_bytes: size of the checkpoint that was written, 0 for none; checkpoint_s: the part of compute_s
+    that it took.
+    """
 
     invocation: InvocationId
     outputs: bytes
     timing: Timing
+    checkpoint_bytes: int = 0
+    checkpoint_s: float = 0.0
 
 
 class InvocationFailed(msgspec.Struct, frozen=True, tag="failed"):

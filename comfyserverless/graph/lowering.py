@@ -81,6 +81,12 @@ class LoweringContext(Protocol):
     def emit(self, function: str, *, progress: StepProgress | None = None, **inputs: Value) -> Emitted:
         """Submit an invocation at once and return its symbols; every declared input port must be given."""
 
+    def keep_only(self, emitted: Emitted) -> None:
+        """Say that of all that was emitted so far, later calls will use the results of this one only.
+
+        A lowering that emits as it goes holds everything that it has emitted, until it returns.
+        """
+
     async def result(self, output: Output) -> Value:
         """Wait for an output's value (tensors stay references). Raises WorkerError if the invocation fails."""
 

@@ -152,6 +152,7 @@ async def _walk_dynamic(ctx: LoweringContext, guided: _Guided, plan: Mapping[str
         else:
             emitted = _emit_step(ctx, guided, _progress(upcoming, maximum), state)
         state, upcoming = emitted.out("state"), await ctx.result(emitted.out("upcoming"))
+        ctx.keep_only(emitted)
     return state
 
 

@@ -1,4 +1,4 @@
-"""Index the ready invocations by lane and tenant, in submission order."""
+"""Index the ready invocations by lane and tenant, in submission order; suspects may be held back."""
 
 from __future__ import annotations
 
@@ -15,11 +15,34 @@ class Backlog:
     def __init__(self) -> None:
         #: per lane, for all and only tenants with ready invocations: their submission numbers, ascending
         self.lanes: dict[Lane, dict[TenantId, list[int]]] = {lane: {} for lane in LANES}
+        #: ready suspects that are in no lane above, by submission number
+        self.held: dict[int, InvocationRecord] = {}
+        #: all and only suspects that are in a lane above
+        self._suspects: dict[int, InvocationRecord] = {}
         self._records: dict[int, InvocationRecord] = {}
 
     def add(self, record: InvocationRecord) -> bool:
-        """Insert a record; True if its tenant had nothing ready in the lane before."""
+        """Insert a record; True if its tenant had nothing ready in the lane before. A suspect is held back."""
         self._records[record.order] = record
+        if record.attempts:
+            self.held[record.order] = record
+            return False
+        return self._insert(record)
+
+    def let_in(self) -> list[InvocationRecord]:
+        """Let all suspects in; returns those whose tenant had nothing ready in the lane before."""
+        held, self.held = self.held, {}
+        self._suspects.update(held)
+        return [record for record in held.values() if self._insert(record)]
+
+    def hold_back(self) -> None:
+        """Take all suspects out of the lanes, until they are let in."""
+        suspects, self._suspects = self._suspects, {}
+        for record in suspects.values():
+            self._take_out(record)
+        self.held.update(suspects)
+
+    def _insert(self, record: InvocationRecord) -> bool:
         tenants = self.lanes[record.spec.lane]
         orders = tenants.get(record.spec.tenant)
         if orders is None:
@@ -31,6 +54,11 @@ class Backlog:
     def remove(self, record: InvocationRecord) -> None:
         """Take a record out. Pre: it is in."""
         del self._records[record.order]
+        if self.held.pop(record.order, None) is None:
+            self._suspects.pop(record.order, None)
+            self._take_out(record)
+
+    def _take_out(self, record: InvocationRecord) -> None:
         tenants = self.lanes[record.spec.lane]
         orders = tenants[record.spec.tenant]
         if len(orders) == 1:

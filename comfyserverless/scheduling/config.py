@@ -16,6 +16,8 @@ class SchedulingConfig:
 
     slack_s: how far a tenant's vTime may lead the least one and still compete (Delta of Algorithm 1).
     max_attempts: an invocation that lost its worker this often while it ran is abandoned.
+    checkpoint_steps: a walk's state is written down every so many steps; 0 for never, None to weigh the time
+    that it takes against the time of a step.
     overlap_callbacks: consumers may start while producers of their callback inputs still run elsewhere.
     default_cost_s, default_load_s: estimates of a call and of making weights ready, before any history.
     transfer_penalty_s: what placement adds for each input whose bytes are not on the worker.
@@ -24,7 +26,8 @@ class SchedulingConfig:
     """
 
     slack_s: float
-    max_attempts: int = 3
+    max_attempts: int = 2
+    checkpoint_steps: int | None = 0
     overlap_callbacks: bool = False
     default_cost_s: float = 1.0
     default_load_s: float = 1.0
@@ -42,6 +45,8 @@ class SchedulingConfig:
         for name in ("max_attempts", "score_window"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; allowed: 1 or more")
+        if self.checkpoint_steps is not None and self.checkpoint_steps < 0:
+            raise ConfigError(f"checkpoint_steps is {self.checkpoint_steps}; allowed: 0 or more")
         if not 0 < self.ewma_ratio <= 1:
             raise ConfigError(f"ewma_ratio is {self.ewma_ratio!r}; allowed: above 0, up to 1")
         for tenant, weight in self.tenant_weights.items():

@@ -7,6 +7,7 @@ be in place counts as part of the run: a worker that thrashes is slow there, and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from comfyserverless.core.messages import Timing
@@ -15,6 +16,12 @@ from comfyserverless.scheduling.events import InvocationSpec
 
 HISTORY_LIMIT = 4096
 """How many keys each history holds; the one not measured for longest goes first."""
+
+CHECKPOINT_RATIO = 0.01
+"""Share of a walk's time that checkpoints may take."""
+
+MOST_CHECKPOINT_STEPS = 32
+"""Checkpoints are never rarer: one that was slow by chance must be found out."""
 
 
 class MeanHistory:
@@ -49,6 +56,7 @@ class Estimates:
         self._by_cost_key = MeanHistory(config.ewma_ratio)
         self._by_function = MeanHistory(config.ewma_ratio)
         self._load_by_weights = MeanHistory(config.ewma_ratio)
+        self._checkpoint_by_cost_key = MeanHistory(config.ewma_ratio)
 
     def run_s(self, spec: InvocationSpec) -> float:
         """Estimate compute and transfer of one call."""
@@ -65,9 +73,27 @@ class Estimates:
             total_s += self._default_load_s if load_s is None else load_s
         return total_s
 
-    def observe(self, spec: InvocationSpec, timing: Timing, missing: Sequence[str]) -> None:
+    def checkpoint_steps(self, spec: InvocationSpec) -> int:
+        """Return after how many steps a checkpoint is worth its time; the first one is for the measuring."""
+        checkpoint_s = self._checkpoint_by_cost_key.get(spec.cost_key)
+        step_s = self._by_cost_key.get(spec.cost_key)
+        if checkpoint_s is None or not step_s:
+            return 1
+        steps = math.ceil(checkpoint_s / (CHECKPOINT_RATIO * step_s))
+        return min(max(1, steps), MOST_CHECKPOINT_STEPS)
+
+    def observe(
+        self,
+        spec: InvocationSpec,
+        timing: Timing,
+        missing: Sequence[str],
+        checkpoint_s: float | None = None,
+    ) -> None:
         """Learn from a finished call; missing: the weights that were thought absent when it was placed."""
         run_s = timing.compute_s + timing.transfer_s
+        if checkpoint_s is not None:
+            run_s = max(0.0, run_s - checkpoint_s)
+            self._checkpoint_by_cost_key.observe(spec.cost_key, checkpoint_s)
         if missing:
             for key in missing:
                 self._load_by_weights.observe(key, timing.load_s / len(missing))

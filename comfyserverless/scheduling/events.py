@@ -15,7 +15,8 @@ class InvocationSpec:
 
     needs: producers whose results it consumes; callback_needs: producers that it may overlap with (paper, 5.2).
     weights: keys of the model handles it runs on, for placement and load estimates; cost_key: what measured
-    history is grouped by (function, weights, input size).
+    history is grouped by (function, weights, input size). is_step: it ends a step of a walk, and its result is
+    all that the walk needs to go on from there.
     """
 
     id: InvocationId
@@ -28,6 +29,7 @@ class InvocationSpec:
     needs: tuple[InvocationId, ...] = ()
     callback_needs: tuple[InvocationId, ...] = ()
     weights: tuple[str, ...] = ()
+    is_step: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,11 @@ class InvocationPublished:
 
 @dataclass(frozen=True, slots=True)
 class InvocationFinished:
-    """A worker ran it; holders: the workers whose arenas hold tensors of its result (may be empty)."""
+    """A worker ran it, or read its result from a checkpoint.
+
+    holders: the workers whose arenas hold tensors of its result (may be empty). checkpoint_s: how long it took
+    to write a checkpoint of the result, part of timing's compute_s; None if none was written.
+    """
 
     invocation: InvocationId
     worker: WorkerId
@@ -78,6 +84,7 @@ class InvocationFinished:
     holders: tuple[WorkerId, ...]
     at_s: float
     cause: str
+    checkpoint_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,18 @@ from comfyserverless.core.modelfn import Lane
 
 @dataclass(frozen=True, slots=True)
 class StartInvocation:
-    """Resolve the invocation's inputs and send it to the worker."""
+    """Resolve the invocation's inputs and send it to the worker.
+
+    is_saved: have a checkpoint of its result written; is_restored: have the result read from its checkpoint
+    instead of running it, its inputs may be gone.
+    """
 
     invocation: InvocationId
     worker: WorkerId
     lane: Lane
     cause: str
+    is_saved: bool = False
+    is_restored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,15 @@ class DropResult:
 
 @dataclass(frozen=True, slots=True)
 class ForgetInvocation:
-    """Forget the invocation altogether: neither its result nor its spec can be needed again."""
+    """Forget the invocation altogether, its checkpoint too: neither result nor spec can be needed again."""
+
+    invocation: InvocationId
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropCheckpoint:
+    """Remove the checkpoint of a result: a later one replaces it, its run is over, or it cannot be read."""
 
     invocation: InvocationId
     cause: str
@@ -52,4 +66,6 @@ class AbandonInvocation:
     cause: str
 
 
-Instruction = StartInvocation | CancelInvocation | DropResult | ForgetInvocation | AbandonInvocation
+Instruction = (
+    StartInvocation | CancelInvocation | DropResult | DropCheckpoint | ForgetInvocation | AbandonInvocation
+)

@@ -2,7 +2,9 @@
 
 An invocation is *open* while it is waiting, ready, running or cancelling; its inputs are kept for it that long.
 A released invocation has no result (dropped, lost or given up) but its spec is kept: the lineage that can
-rebuild it.
+rebuild it. An invocation is *saved* while a checkpoint of its result exists: whenever it is open, the result
+is read from there, and its inputs do not matter to it. It is a *suspect* from the loss of a worker that ran
+it until it is done.
 """
 
 from __future__ import annotations
@@ -70,11 +72,12 @@ TRANSITIONS: Mapping[tuple[Phase, Phase], str] = MappingProxyType(
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """One handling of an event: its time and cause, and the instructions so far."""
+    """One handling of an event: its time and cause, the instructions so far, and what was sent back to wait."""
 
     at_s: float
     cause: str
     out: list[Instruction] = field(default_factory=list)
+    recalled: list[InvocationRecord] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -119,8 +122,12 @@ class InvocationRecord:
     pins: int = 1
     #: number of inputs that are not available; kept while waiting or ready
     blocked: int = 0
-    #: losses of its worker while it ran, since it was last done
+    #: losses of its worker while it ran that may be its fault, since it was last done
     attempts: int = 0
+    #: a checkpoint of its result exists; changes only while it is not open
+    is_saved: bool = False
+    #: steps that are to be taken again if its result is lost: its own and those before, up to a checkpoint
+    steps_at_risk: int = 0
     #: number of consumers and followers in an open phase
     open_consumers: int = 0
     is_materialised: bool = False

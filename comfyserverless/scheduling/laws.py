@@ -6,7 +6,7 @@ from comfyserverless.core.errors import InvariantError
 from comfyserverless.scheduling.invocations import BROKEN_PHASES, OPEN_PHASES, InvocationRecord
 from comfyserverless.scheduling.lineage import is_needed, is_wanted
 from comfyserverless.scheduling.placement import WorkerPool
-from comfyserverless.scheduling.table import InvocationTable
+from comfyserverless.scheduling.table import InvocationTable, count_missing
 
 
 def check_laws(table: InvocationTable, pool: WorkerPool) -> None:
@@ -49,8 +49,7 @@ def _check_counts(record: InvocationRecord) -> None:
     )
     _require(record, record.pins >= 0, "pins are not negative")
     if record.phase in ("waiting", "ready"):
-        blocked = sum(1 for need in record.needs if need.phase != "done")
-        blocked += sum(1 for need in record.overlaps if not need.feeds_followers())
+        blocked = count_missing(record)
         _require(record, record.blocked == blocked, f"blocked {record.blocked} is {blocked}")
         _require(record, (blocked > 0) == (record.phase == "waiting"), "waiting means blocked")
 
@@ -61,14 +60,17 @@ def _check_phase(record: InvocationRecord, pool: WorkerPool) -> None:
     _require(
         record, (record.lease is not None) == (phase in ("running", "cancelling")), "what runs has a lease"
     )
-    if phase in ("waiting", "ready"):
+    if record.is_saved:
+        is_used = not record.run.is_closed or phase in OPEN_PHASES
+        _require(record, is_used, "a checkpoint goes with its run, or as soon as it was read")
+    elif phase in ("waiting", "ready"):
         hopeless = (*BROKEN_PHASES, "released")
         _require(
             record, all(need.phase not in hopeless for need in record.inputs), "what waits can get its inputs"
         )
     if phase in ("waiting", "ready", "running"):
         _require(record, is_wanted(record), "what waits or runs is wanted")
-    if phase == "running" and not record.has_lost_inputs:
+    if phase == "running" and not record.has_lost_inputs and not record.is_saved:
         is_fed = all(need.feeds_followers() for need in record.overlaps)
         _require(record, is_fed, "a running follower's producers publish or are done")
     _require(record, phase == "running" or not record.is_publishing, "what publishes runs")
@@ -88,11 +90,21 @@ def _check_backlog(table: InvocationTable, pool: WorkerPool) -> None:
     ready = [record for record in table.records.values() if record.phase == "ready"]
     if table.backlog.records() != sorted(ready, key=lambda record: record.order):
         raise InvariantError("the backlog holds all and only ready invocations")
+    _check_suspects(table, pool)
     for lane, tenants in table.backlog.lanes.items():
         if tenants and pool.free[lane]:
             raise InvariantError(f"lane {lane} has a free slot and a ready invocation")
         if any(not orders or orders != sorted(orders) for orders in tenants.values()):
             raise InvariantError("a backlogged tenant has ready invocations, in submission order")
+
+
+def _check_suspects(table: InvocationTable, pool: WorkerPool) -> None:
+    ready = {record.order for record in table.records.values() if record.phase == "ready" and record.attempts}
+    running = [record for record in table.records.values() if record.lease is not None and record.attempts]
+    if len(running) > 1:
+        raise InvariantError("at most one suspect is in a lane")
+    if table.backlog.held.keys() != (ready if running else set()):
+        raise InvariantError("suspects are held back if and only if one is in a lane")
 
 
 def _check_workers(table: InvocationTable, pool: WorkerPool) -> None:

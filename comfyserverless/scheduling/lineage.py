@@ -5,6 +5,7 @@
   its result is pinned; or while a consumer that does not run yet needs it. A consumer that already runs may
   have its inputs by now: a lost input is made again only when that consumer fails.
 - A spec is kept while its result is needed, or any of its consumers is kept: they could need it to be rebuilt.
+- What has a checkpoint wants nothing of its producers: its result is read from there (see `checkpoints`).
 - What fails takes its open dependents with it. The control room learns of the failed call from the worker and
   closes its run; a dependent in another run (by a pinned result that was being rebuilt) is reported with
   AbandonInvocation.
@@ -38,6 +39,8 @@ def is_wanted(record: InvocationRecord) -> bool:
 
 
 def _is_asking(consumer: InvocationRecord) -> bool:
+    if consumer.is_saved:
+        return False
     return consumer.phase in ("waiting", "ready") or (
         consumer.phase == "cancelling" and consumer.fate == "retry"
     )
@@ -45,7 +48,7 @@ def _is_asking(consumer: InvocationRecord) -> bool:
 
 def _is_dependent(follower: InvocationRecord) -> bool:
     """Tell whether a follower cannot do without its producer: unlike a consumer, it may run beside it."""
-    return follower.phase == "running" or _is_asking(follower)
+    return (follower.phase == "running" and not follower.is_saved) or _is_asking(follower)
 
 
 class Lineage:
@@ -65,11 +68,12 @@ class Lineage:
             wanted = stack.pop()
             if wanted is not record and wanted.phase != "released":
                 continue
-            if any(need.phase in BROKEN_PHASES for need in wanted.inputs):
+            inputs = () if wanted.is_saved else wanted.inputs
+            if any(need.phase in BROKEN_PHASES for need in inputs):
                 self.fail(wanted, turn, told=None)
                 continue
             self._table.enqueue(wanted, turn)
-            for need in wanted.inputs:
+            for need in inputs:
                 if need.phase == "released":
                     stack.append(need)
                 else:
@@ -87,6 +91,14 @@ class Lineage:
         else:
             self.reclaim(record)
 
+    def feed(self, recalled: Iterable[InvocationRecord], turn: Turn) -> None:
+        """Make again what calls lack that were cancelled to run again: they may have lost it while they ran."""
+        for record in recalled:
+            if _is_asking(record):
+                for need in record.inputs:
+                    if need.phase == "released":
+                        self.require(need, turn)
+
     def retry(self, record: InvocationRecord, turn: Turn) -> None:
         """Run a record again that left its lane without a result."""
         if record.phase == "running":
@@ -96,7 +108,7 @@ class Lineage:
     def lose(self, record: InvocationRecord, turn: Turn) -> None:
         """Drop a result whose bytes are gone. Pre: done. Consumers that run may still make it."""
         for consumer in (*record.consumers.values(), *record.followers.values()):
-            if consumer.phase == "running":
+            if consumer.phase == "running" and not consumer.is_saved:
                 consumer.has_lost_inputs = True
         self._drop(record, turn)
         self._table.take_back(record.consumers.values(), turn)

@@ -73,11 +73,20 @@ class WorkerPool:
         worker.running[lane][record.spec.id] = record
         if len(worker.running[lane]) >= worker.slots[lane]:
             del self.free[lane][worker.id]
-        for key in record.spec.weights:
+        for key in () if record.is_saved else record.spec.weights:
             worker.weights.pop(key, None)
             worker.weights[key] = None
         while len(worker.weights) > WEIGHTS_LIMIT:
             del worker.weights[next(iter(worker.weights))]
+
+    def has_suspect(self) -> bool:
+        """Tell whether a suspect is in some lane."""
+        return any(
+            record.attempts
+            for worker in self.workers.values()
+            for running in worker.running.values()
+            for record in running.values()
+        )
 
     def vacate(self, worker: WorkerRecord, record: InvocationRecord) -> None:
         """Take an invocation out of its slot. Pre: it is there."""

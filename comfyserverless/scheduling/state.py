@@ -12,6 +12,7 @@ from typing import Any
 
 from comfyserverless.core.errors import InvariantError
 from comfyserverless.core.ids import InvocationId
+from comfyserverless.scheduling.checkpoints import Checkpoints
 from comfyserverless.scheduling.config import SchedulingConfig
 from comfyserverless.scheduling.dispatch import Dispatch
 from comfyserverless.scheduling.estimates import Estimates
@@ -52,7 +53,8 @@ class SchedulingState:
         self.table = InvocationTable(self.ledger)
         self.pool = WorkerPool()
         self._lineage = Lineage(self.table, self.pool)
-        self._dispatch = Dispatch(config, self.table, self.pool, self.ledger, self.estimates)
+        self.checkpoints = Checkpoints(config.checkpoint_steps, self.estimates)
+        self._dispatch = Dispatch(config, self.table, self.pool, self.ledger, self.estimates, self.checkpoints)
         self._recent: deque[Event] = deque(maxlen=32)
         self._handlers: dict[type[Any], Callable[[Any, Turn], None]] = {
             WorkerJoined: self._on_worker_joined,
@@ -72,6 +74,7 @@ class SchedulingState:
         self._recent.append(event)
         turn = Turn(event.at_s, event.cause)
         self._handlers[type(event)](event, turn)
+        self._lineage.feed(turn.recalled, turn)
         self._dispatch.fill(turn)
         return turn.out
 
@@ -113,6 +116,9 @@ class SchedulingState:
             lease = _take_lease(record)
             lane_ledger = self.ledger.lanes[record.spec.lane]
             lane_ledger.refund_lost(record.spec.tenant, lease.charge_s, event.at_s - lease.started_at_s)
+        suspects = [record for record in running if record.attempts]
+        for record in suspects or running:
+            record.attempts += 1
         for record in running:
             self._end_lost(record, turn)
         for record in lost:
@@ -122,7 +128,6 @@ class SchedulingState:
 
     def _end_lost(self, record: InvocationRecord, turn: Turn) -> None:
         """Decide on an invocation whose worker is gone: it may have been the reason."""
-        record.attempts += 1
         if record.phase == "cancelling" and record.fate != "retry":
             self._end_cancelled(record, turn)
         elif record.attempts >= self.config.max_attempts:
@@ -130,6 +135,7 @@ class SchedulingState:
             self._lineage.fail(record, turn, told=record.run, phase="abandoned")
         else:
             self._lineage.retry(record, turn)
+        self.checkpoints.drop_if_over(record, turn)
 
     def _on_invocation_submitted(self, event: InvocationSubmitted, turn: Turn) -> None:
         """Make an invocation wait for its inputs; those released meanwhile are made again.
@@ -185,7 +191,8 @@ class SchedulingState:
         if found is None:
             return
         record, lease = found
-        self.estimates.observe(record.spec, event.timing, lease.missing)
+        if not record.is_saved:  # else it was read, not run
+            self.estimates.observe(record.spec, event.timing, lease.missing, event.checkpoint_s)
         was_publishing, record.is_publishing = record.is_publishing, False
         self.table.move(record, "done", turn)
         record.is_materialised = True
@@ -194,6 +201,9 @@ class SchedulingState:
         self.table.offer(record.consumers.values(), turn)
         if not was_publishing:
             self.table.offer(record.followers.values(), turn)
+        if event.checkpoint_s is not None:
+            self.checkpoints.keep(record, turn)
+        self.checkpoints.drop_if_over(record, turn)
         if not self.pool.hold(record):
             self._lineage.lose(record, turn)
             if is_wanted(record):
@@ -203,7 +213,8 @@ class SchedulingState:
     def _on_invocation_failed(self, event: InvocationFailed, turn: Turn) -> None:
         """Fail the invocation and its dependents; run it again if an input was lost, or room was made.
 
-        One that starved waits until its producers are done: what they publish now has ended.
+        One that starved waits until its producers are done: what they publish now has ended. A checkpoint that
+        cannot be read is dropped, and its step run again.
         """
         found = self._leave_lane(event)
         if found is None:
@@ -215,6 +226,9 @@ class SchedulingState:
         if record.phase == "cancelling":
             self._end_cancelled(record, turn)
         elif record.has_lost_inputs or event.has_room_now or event.is_starved:
+            self._lineage.retry(record, turn)
+        elif record.is_saved:
+            self.checkpoints.drop(record, turn)
             self._lineage.retry(record, turn)
         else:
             self._lineage.fail(record, turn, told=record.run)
@@ -232,6 +246,7 @@ class SchedulingState:
             self._lineage.fail(record, turn, told=record.run)
         else:
             self.table.move(record, "released", turn)
+            self.checkpoints.drop_if_over(record, turn)
             self._lineage.review((record, *record.inputs), turn)
 
     def _leave_lane(self, event: _Report) -> tuple[InvocationRecord, Lease] | None:
@@ -286,6 +301,7 @@ class SchedulingState:
         self.table.close_run(run)
         for record in reversed(members):
             self._lineage.review((record,), turn)
+        self.checkpoints.close(run, turn)
 
 
 def _take_lease(record: InvocationRecord) -> Lease:

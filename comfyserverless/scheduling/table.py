@@ -96,10 +96,7 @@ class InvocationTable:
     def enqueue(self, record: InvocationRecord, turn: Turn) -> None:
         """Make a record wait for its inputs, or ready if it has them all."""
         self.move(record, "waiting", turn)
-        blocked = sum(1 for need in record.needs if need.phase != "done")
-        if record.overlaps:
-            blocked += sum(1 for need in record.overlaps if not need.feeds_followers())
-        record.blocked = blocked
+        record.blocked = blocked = count_missing(record)
         if not blocked:
             self.move(record, "ready", turn)
 
@@ -114,7 +111,7 @@ class InvocationTable:
     def take_back(self, consumers: Iterable[InvocationRecord], turn: Turn) -> None:
         """Tell consumers that an input which was available is not any more; running ones are left alone."""
         for consumer in consumers:
-            if consumer.phase in ("waiting", "ready"):
+            if consumer.phase in ("waiting", "ready") and not consumer.is_saved:
                 consumer.blocked += 1
                 if consumer.phase == "ready":
                     self.move(consumer, "waiting", turn)
@@ -126,7 +123,7 @@ class InvocationTable:
         record.is_publishing = False
         self.take_back(record.followers.values(), turn)
         for follower in record.followers.values():
-            if follower.phase == "running":
+            if follower.phase == "running" and not follower.is_saved:
                 self.cancel(follower, "retry", turn)
 
     def cancel(self, record: InvocationRecord, fate: Fate, turn: Turn) -> None:
@@ -136,6 +133,8 @@ class InvocationTable:
         """
         self.move(record, "cancelling", turn)
         record.fate = fate
+        if fate == "retry":
+            turn.recalled.append(record)
         if record.lease is not None:
             turn.out.append(CancelInvocation(record.spec.id, record.lease.worker, turn.cause))
         self.leave_followers(record, turn)
@@ -155,3 +154,13 @@ class InvocationTable:
     def _drop_empty(self, run: RunRecord) -> None:
         if run.is_closed and not run.members:
             del self.runs[run.id]
+
+
+def count_missing(record: InvocationRecord) -> int:
+    """Count the inputs that are not available to a record; one that has a checkpoint lacks nothing."""
+    if record.is_saved:
+        return 0
+    missing = sum(1 for need in record.needs if need.phase != "done")
+    if record.overlaps:
+        missing += sum(1 for need in record.overlaps if not need.feeds_followers())
+    return missing

@@ -1,4 +1,4 @@
-"""Run one invocation: decode, load, fetch, execute, publish, store, answer."""
+"""Run one invocation: decode, load, fetch, execute, publish, store, write a checkpoint, answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from comfyserverless.core.messages import (
     RunInvocation,
     Timing,
 )
+from comfyserverless.dataplane.checkpoint import read_checkpoint, write_checkpoint
 from comfyserverless.dataplane.store import TensorStore
+from comfyserverless.models.interruption import interruptible
 from comfyserverless.sdk.modelfn import ModelFn
 from comfyserverless.worker.failures import format_frames, is_out_of_memory, type_name
 from comfyserverless.worker.lanes import Ticket
@@ -98,16 +100,20 @@ class Execution:
     def run(self, run: RunInvocation, ticket: Ticket) -> FromWorker:
         """Run one invocation and return the answer.
 
-        The result of a cancelled one is dropped; if it waits for elements of an input, it ends at once.
-        compute_s includes the time to store the outputs, which waits for the device.
+        A cancelled one ends at its next layer, and at once if it waits for elements of an input; its result is
+        dropped. compute_s includes the time to store the outputs, which waits for the device.
         """
-        clock, streams = _Clock(), RunStreams(self._streams, run, _checking(ticket))
+        check = _checking(ticket)
+        clock, streams = _Clock(), RunStreams(self._streams, run, check)
         try:
-            outputs = self._execute(run, clock, streams)
+            with interruptible(check):
+                outputs = self._execute(run, clock, streams)
             if not ticket.commit():
                 raise Cancelled
             stored = values.encode(self._store.put_tree(outputs))
-            return InvocationDone(run.invocation, stored, clock.timing(self._pool.take_waited_s(), streams))
+            saved = _save(run, outputs)
+            timing = clock.timing(self._pool.take_waited_s(), streams)
+            return InvocationDone(run.invocation, stored, timing, *saved)
         except Cancelled:
             streams.abandon()
             return InvocationCancelled(run.invocation, clock.timing(self._pool.take_waited_s(), streams))
@@ -116,6 +122,10 @@ class Execution:
             return self._failed(run, exc, clock.timing(self._pool.take_waited_s(), streams))
 
     def _execute(self, run: RunInvocation, clock: _Clock, streams: RunStreams) -> Mapping[str, Any]:
+        if run.restore:
+            clock.enter("transfer_s")
+            outputs: Mapping[str, Any] = read_checkpoint(run.restore)
+            return outputs
         function = self._functions.get(run.function)
         if function is None:
             raise PromptError(f"this worker has no model function {run.function!r}")
@@ -146,6 +156,19 @@ def _checking(ticket: Ticket) -> Callable[[], None]:
             raise Cancelled
 
     return check
+
+
+def _save(run: RunInvocation, outputs: Mapping[str, Any]) -> tuple[int, float]:
+    """Write the checkpoint that is asked for; returns its size (0: there is none) and the seconds it took."""
+    if run.save is None:
+        return 0, 0.0
+    begin_s = time.perf_counter()
+    try:
+        size_bytes = write_checkpoint(run.save.path, outputs, run.save.limit_bytes)
+    except OSError as exc:  # no room: the run can do without
+        log.debug("no checkpoint of %s: %s", run.invocation, exc)
+        size_bytes = 0
+    return size_bytes, time.perf_counter() - begin_s
 
 
 def _printable(error: BaseException) -> str:

@@ -24,7 +24,10 @@ _plans = st.builds(
     interrupt_ratio=_ratios,
     foreign_need_ratio=_ratios,
     starve_ratio=_ratios,
-    max_attempts=st.sampled_from((1, 3, 100)),
+    step_ratio=st.sampled_from((0.0, 0.6)),
+    checkpoint_steps=st.sampled_from((0, 1, 2, 3, None)),
+    bad_checkpoint_ratio=st.sampled_from((0.0, 0.3)),
+    max_attempts=st.sampled_from((1, 2, 100)),
 )
 _calm_plans = st.builds(
     WorldPlan,
@@ -35,6 +38,9 @@ _calm_plans = st.builds(
     loss_ratio=st.sampled_from((0.0, 0.5, 0.8)),
     starve_ratio=st.sampled_from((0.0, 0.3)),
     foreign_need_ratio=_ratios,
+    step_ratio=st.sampled_from((0.0, 0.6)),
+    checkpoint_steps=st.sampled_from((0, 1, 2, 3, None)),
+    bad_checkpoint_ratio=st.sampled_from((0.0, 0.3)),
 )
 _patient = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -49,6 +55,7 @@ def test_every_world_keeps_the_laws_and_leaves_nothing_behind(plan: WorldPlan) -
     assert not world.state.table.runs
     assert not world.results
     assert not world.executions
+    assert not world.saved
     assert all(not worker.results for worker in world.state.pool.workers.values())
 
 

@@ -96,16 +96,53 @@ def test_a_dropped_result_is_made_again_for_a_consumer_that_comes_late() -> None
     assert story.finish("a") == [start("c")]
 
 
-def test_a_poison_call_is_abandoned_after_three_lost_workers() -> None:
-    story = Story(max_attempts=3)
+def test_a_poison_call_is_abandoned_after_two_lost_workers() -> None:
+    story = Story()
     story.submit("a")
     story.submit("b", needs=("a",))
-    for attempt in range(3):
+    for attempt in range(2):
         assert story.join(f"w{attempt}") == [start("a", f"w{attempt}")]
         out = story.lose(f"w{attempt}")
-        assert out == ([] if attempt < 2 else [abandon("a", 3)])
+        assert out == ([] if attempt < 1 else [abandon("a", 2)])
     assert story.join("w9") == []
     assert story.close() == [forget("b"), forget("a")]
+
+
+def test_what_ran_beside_a_poison_call_runs_apart_from_it_and_is_not_given_up() -> None:
+    story = Story()
+    story.join("w1")
+    story.submit("poison")
+    story.submit("save", run="z", tenant="Z", lane="cpu")
+    assert story.lose("w1") == []
+    assert story.join("w2") == [start("poison", "w2")]
+    assert story.lose("w2") == [abandon("poison", 2)]
+    assert story.join("w3") == [start("save", "w3", "cpu")]
+    assert story.finish("save") == []
+
+
+def test_only_the_suspect_is_blamed_for_the_loss_of_a_worker_that_ran_others_too() -> None:
+    story = Story()
+    story.join("w1")
+    story.submit("poison")
+    story.lose("w1")
+    story.submit("innocent", run="z", tenant="Z", lane="cpu")
+    assert story.join("w2") == [start("poison", "w2"), start("innocent", "w2", "cpu")]
+    assert story.lose("w2") == [abandon("poison", 2)]
+    assert story.join("w3") == [start("innocent", "w3", "cpu")]
+    # Had it been blamed, too, this loss would be its second.
+    assert story.lose("w3") == []
+    assert story.join("w4") == [start("innocent", "w4", "cpu")]
+
+
+def test_a_suspect_that_is_done_makes_room_for_the_next() -> None:
+    story = Story()
+    story.join("w1", gpu=2)
+    story.submit("a")
+    story.submit("b", run="z", tenant="Z")
+    story.lose("w1")
+    assert story.join("w2", gpu=2) == [start("a", "w2")]
+    assert story.finish("a") == [start("b", "w2")]
+    assert story.finish("b") == []
 
 
 def test_attempts_of_a_call_that_was_done_are_not_held_against_it() -> None:

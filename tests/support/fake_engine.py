@@ -10,6 +10,7 @@ from comfyserverless.control.records.base import RecordQuery
 from comfyserverless.control.views import (
     Notice,
     QueueChanged,
+    RecoveryView,
     RunRecord,
     RunStatus,
     SubmitRequest,
@@ -153,6 +154,9 @@ class FakeEngine:
 
     def free(self, *, unload_models: bool, free_memory: bool) -> None:
         self.freed.append((unload_models, free_memory))
+
+    def recovery(self) -> RecoveryView:
+        return RecoveryView(0, 0, 0, 0, 0, 0)
 
     def workers(self) -> list[WorkerView]:
         return self.views

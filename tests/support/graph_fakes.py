@@ -131,6 +131,7 @@ class FakeContext:
     embeds_metadata: bool = True
     node_id: str = "9"
     stems: int = 0
+    kept: list[InvocationId] = field(default_factory=list)
 
     @property
     def hidden(self) -> HiddenInputs:
@@ -142,6 +143,9 @@ class FakeContext:
         emitted = Emitted(InvocationId(f"{function}#{len(self.calls)}"))
         self.calls.append(Call(emitted.id, function, inputs, progress))
         return emitted
+
+    def keep_only(self, emitted: Emitted) -> None:
+        self.kept.append(emitted.id)
 
     async def result(self, output: Output) -> Value:
         self.awaited.append(output)

@@ -23,6 +23,7 @@ from comfyserverless.scheduling.events import (
 from comfyserverless.scheduling.instructions import (
     AbandonInvocation,
     CancelInvocation,
+    DropCheckpoint,
     DropResult,
     ForgetInvocation,
     Instruction,
@@ -35,6 +36,20 @@ CAUSE = "test"
 
 def start(invocation: str, worker: str = "w", lane: Lane = "gpu") -> StartInvocation:
     return StartInvocation(InvocationId(invocation), WorkerId(worker), lane, CAUSE)
+
+
+def save(invocation: str, worker: str = "w") -> StartInvocation:
+    """Start a step and have a checkpoint of it written."""
+    return StartInvocation(InvocationId(invocation), WorkerId(worker), "gpu", CAUSE, is_saved=True)
+
+
+def restore(invocation: str, worker: str = "w") -> StartInvocation:
+    """Have the result of a step read from its checkpoint."""
+    return StartInvocation(InvocationId(invocation), WorkerId(worker), "gpu", CAUSE, is_restored=True)
+
+
+def drop_checkpoint(invocation: str) -> DropCheckpoint:
+    return DropCheckpoint(InvocationId(invocation), CAUSE)
 
 
 def cancel(invocation: str, worker: str = "w") -> CancelInvocation:
@@ -63,18 +78,21 @@ def spec(
     callbacks: tuple[str, ...] = (),
     weights: tuple[str, ...] = (),
     key: str = "step",
+    node: str = "1",
+    is_step: bool = False,
 ) -> InvocationSpec:
     return InvocationSpec(
         id=InvocationId(invocation),
         run=PromptId(run),
         tenant=TenantId(tenant),
-        node=NodeId("1"),
+        node=NodeId(node),
         function=key,
         lane=lane,
         cost_key=key,
         needs=tuple(InvocationId(need) for need in needs),
         callback_needs=tuple(InvocationId(need) for need in callbacks),
         weights=weights,
+        is_step=is_step,
     )
 
 
@@ -110,13 +128,16 @@ class Story:
         compute_s: float = 1.0,
         holders: tuple[str, ...] | None = None,
         load_s: float = 0.0,
+        checkpoint_s: float | None = None,
     ) -> list[Instruction]:
         """Report success from where it runs; its result is there unless holders are given."""
         worker = self.worker_of[invocation]
         held = tuple(WorkerId(holder) for holder in ((worker,) if holders is None else holders))
         timing = Timing(compute_s=compute_s, load_s=load_s)
         return self.tell(
-            InvocationFinished(InvocationId(invocation), WorkerId(worker), timing, held, self.now_s, CAUSE)
+            InvocationFinished(
+                InvocationId(invocation), WorkerId(worker), timing, held, self.now_s, CAUSE, checkpoint_s
+            )
         )
 
     def publish(self, invocation: str) -> list[Instruction]:
@@ -151,12 +172,13 @@ class Story:
         return self.state.ledger.lanes[lane].v_time_s(TenantId(tenant))
 
     def chain(
-        self, *names: str, run: str = "run", tenant: str = "A", pinned: bool = False
+        self, *names: str, run: str = "run", tenant: str = "A", pinned: bool = False, is_step: bool = False
     ) -> list[Instruction]:
         """Submit invocations that each need the one before; unpinned but for the last one unless told."""
         out: list[Instruction] = []
         for before, name in zip(("", *names), names, strict=False):
-            out += self.submit(name, run=run, tenant=tenant, needs=(before,) if before else ())
+            needs = (before,) if before else ()
+            out += self.submit(name, run=run, tenant=tenant, needs=needs, is_step=is_step)
         if not pinned:
             out += self.unpin(*names[:-1])
         return out

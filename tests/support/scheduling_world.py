@@ -33,6 +33,7 @@ from comfyserverless.scheduling.events import (
 from comfyserverless.scheduling.instructions import (
     AbandonInvocation,
     CancelInvocation,
+    DropCheckpoint,
     DropResult,
     ForgetInvocation,
     Instruction,
@@ -59,6 +60,9 @@ class WorldPlan:
     interrupt_ratio: float = 0.0
     foreign_need_ratio: float = 0.0
     starve_ratio: float = 0.0
+    step_ratio: float = 0.0
+    checkpoint_steps: int | None = 0
+    bad_checkpoint_ratio: float = 0.0
     max_attempts: int = 100
 
 
@@ -86,6 +90,8 @@ class Execution:
     has_lost_input: bool = False
     is_cancelled: bool = False
     is_publishing: bool = False
+    is_saved: bool = False
+    is_restored: bool = False
     #: what it waits for, by the execution that makes it
     sources: tuple[Execution, ...] = ()
 
@@ -99,6 +105,7 @@ class World:
         self.config = SchedulingConfig(
             slack_s=plan.slack_s,
             max_attempts=plan.max_attempts,
+            checkpoint_steps=plan.checkpoint_steps,
             overlap_callbacks=plan.callback_ratio > 0,
             score_window=5,
         )
@@ -113,6 +120,8 @@ class World:
         self.workers: dict[WorkerId, dict[Lane, int]] = {}
         self.executions: dict[InvocationId, Execution] = {}
         self.failed: set[InvocationId] = set()
+        #: results that can be read from a checkpoint
+        self.saved: set[InvocationId] = set()
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._joined = 0
@@ -164,7 +173,8 @@ class World:
                     id=InvocationId(f"{run_id}.{index}"),
                     run=run_id,
                     tenant=tenant,
-                    node=NodeId(str(index)),
+                    node=NodeId(str(index // 4)),
+                    is_step=self.random.random() < self.plan.step_ratio,
                     function=kind,
                     lane="cpu" if self.random.random() < self.plan.cpu_ratio else "gpu",
                     cost_key=kind,
@@ -237,7 +247,7 @@ class World:
                 del self.executions[invocation]
         gone = {invocation for invocation, holders in self.results.items() if worker in holders}
         for execution in self.executions.values():
-            if gone.intersection(_inputs(execution.spec)):
+            if gone.intersection(_inputs(execution.spec)) and not execution.is_restored:
                 execution.has_lost_input = True
         self._at(self.random.uniform(0.0, 1.0), self._join)
         self._tell(WorkerLost(worker, self.now_s, "lost"))
@@ -246,24 +256,32 @@ class World:
     def _start(self, instruction: StartInvocation) -> None:
         spec = self.specs[instruction.invocation]
         assert spec.id not in self.executions, "started twice"
-        assert all(need in self.results for need in spec.needs), "started before an input exists"
-        for need in spec.callback_needs:
-            source = self.executions.get(need)
-            is_live = source is not None and source.is_publishing and not source.is_cancelled
-            assert need in self.results or (is_live and self.config.overlap_callbacks), "producer has no lane"
+        assert instruction.is_restored == (spec.id in self.saved), "restored if and only if it is saved"
+        if not instruction.is_restored:
+            self._check_inputs(spec)
         lanes = self.workers[instruction.worker]
         lanes[spec.lane] -= 1
         assert lanes[spec.lane] >= 0, "more than its slots run on a worker"
         self._count += 1
         cost_s = {"short": 0.05, "long": 1.5, "odd": self.random.uniform(0.01, 2.0)}[spec.function]
         execution = Execution(spec, instruction.worker, self._count, self.now_s, cost_s)
+        execution.is_saved, execution.is_restored = instruction.is_saved, instruction.is_restored
         execution.sources = tuple(
-            self.executions[need] for need in spec.callback_needs if need not in self.results
+            self.executions[need]
+            for need in spec.callback_needs
+            if need not in self.results and not instruction.is_restored
         )
         self.executions[spec.id] = execution
         if self.config.overlap_callbacks and self.random.random() < 0.8:
             self._at(self.random.uniform(0.0, 1.2) * cost_s, lambda: self._publish(execution))
         self._at(cost_s, lambda: self._end(execution))
+
+    def _check_inputs(self, spec: InvocationSpec) -> None:
+        assert all(need in self.results for need in spec.needs), "started before an input exists"
+        for need in spec.callback_needs:
+            source = self.executions.get(need)
+            is_live = source is not None and source.is_publishing and not source.is_cancelled
+            assert need in self.results or (is_live and self.config.overlap_callbacks), "producer has no lane"
 
     def _end(self, execution: Execution) -> None:
         spec = execution.spec
@@ -290,6 +308,7 @@ class World:
         spec, worker = execution.spec, execution.worker
         timing = Timing(compute_s=self.now_s - execution.started_at_s)
         lacks_callback = any(need not in self.results for need in spec.callback_needs)
+        lacks_callback = lacks_callback and not execution.is_restored
         draw = self.random.random()
         if execution.is_cancelled and (draw < 0.6 or lacks_callback):
             self._tell(InvocationCancelled(spec.id, worker, timing, self.now_s, "cancelled"))
@@ -298,14 +317,19 @@ class World:
         elif execution.sources and draw < self.plan.starve_ratio:
             # It saw an end of its input before the control room was told of it.
             self._tell(InvocationFailed(spec.id, worker, timing, self.now_s, "starved", is_starved=True))
-        elif draw < self.plan.fail_ratio and not execution.has_lost_input:
+        elif execution.is_restored and draw < self.plan.bad_checkpoint_ratio:
+            self._tell(InvocationFailed(spec.id, worker, timing, self.now_s, "cannot be read"))
+        elif draw < self.plan.fail_ratio and not execution.has_lost_input and not execution.is_restored:
             self.failed.add(spec.id)
             self._tell(InvocationFailed(spec.id, worker, timing, self.now_s, "raised"))
             if not execution.is_cancelled:
                 self._close(self.runs[spec.run], "error")
         else:
             self.results[spec.id] = holders = (worker,) if draw < 0.95 else ()
-            self._tell(InvocationFinished(spec.id, worker, timing, holders, self.now_s, "done"))
+            checkpoint_s = 0.01 if execution.is_saved and self.random.random() < 0.8 else None
+            if checkpoint_s is not None:
+                self.saved.add(spec.id)
+            self._tell(InvocationFinished(spec.id, worker, timing, holders, self.now_s, "done", checkpoint_s))
             self._on_done(spec)
 
     # The link between them
@@ -324,14 +348,22 @@ class World:
             elif isinstance(instruction, DropResult):
                 assert instruction.invocation in self.results, "dropped a result that does not exist"
                 del self.results[instruction.invocation]
+            elif isinstance(instruction, DropCheckpoint):
+                assert not self._is_read(instruction.invocation), "dropped a checkpoint that is being read"
+                self.saved.discard(instruction.invocation)
             elif isinstance(instruction, ForgetInvocation):
                 assert instruction.invocation not in self.results, "forgot a result without dropping it"
                 assert instruction.invocation not in self.executions, "forgot what runs"
                 self.pins[instruction.invocation] = 0
+                self.saved.discard(instruction.invocation)
             elif isinstance(instruction, AbandonInvocation):
                 abandoned.append(instruction.invocation)
         for invocation in abandoned:
             self._close(self.runs[self.specs[invocation].run], "error")
+
+    def _is_read(self, invocation: InvocationId) -> bool:
+        execution = self.executions.get(invocation)
+        return execution is not None and execution.is_restored
 
     def _cancel(self, instruction: CancelInvocation) -> None:
         execution = self.executions[instruction.invocation]
@@ -364,4 +396,5 @@ def _without_foreign(spec: InvocationSpec, run: PromptId) -> InvocationSpec:
         needs=tuple(filter(is_own, spec.needs)),
         callback_needs=tuple(filter(is_own, spec.callback_needs)),
         weights=spec.weights,
+        is_step=spec.is_step,
     )

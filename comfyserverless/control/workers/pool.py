@@ -14,9 +14,11 @@ from dataclasses import dataclass, replace
 
 from comfyserverless.control.dispatch import Dispatcher
 from comfyserverless.control.views import WorkerView
+from comfyserverless.control.workers.checkpoints import CheckpointFiles, Recovery
 from comfyserverless.control.workers.links import LinkServer
 from comfyserverless.control.workers.processes import Slot, WorkerProcesses
-from comfyserverless.control.workers.scratch import Scratch
+from comfyserverless.control.workers.scratch import Scratch, shared_folder
+from comfyserverless.control.workers.sizing import checkpoint_share_bytes, free_bytes, host_memory_bytes
 from comfyserverless.core import messages as wire
 from comfyserverless.core.config import WorkerConfig
 from comfyserverless.core.errors import InvariantError
@@ -57,7 +59,9 @@ class WorkerPool:
     ) -> None:
         self._socket = scratch.folder / "link.sock"
         self._links = LinkServer(self)
-        self.dispatcher = Dispatcher(scheduling, self._links.send, time.monotonic, let_go)
+        budget_bytes = checkpoint_share_bytes(host_memory_bytes(), free_bytes(shared_folder()))
+        recovery = Recovery(CheckpointFiles(scratch.folder, budget_bytes))
+        self.dispatcher = Dispatcher(scheduling, self._links.send, time.monotonic, let_go, recovery)
         self._processes = WorkerProcesses(config, f"unix:{self._socket}", scratch, self.lost)
         self._let_go = let_go
         #: all and only workers with a live link.

@@ -46,6 +46,12 @@ def arena_share_bytes(memory_bytes: int, shared_free_bytes: int, workers: int) -
     return max(LEAST_ARENA_BYTES, share_bytes >> 20 << 20)
 
 
+def checkpoint_share_bytes(memory_bytes: int, shared_free_bytes: int) -> int:
+    """Return what checkpoints of all walks may take together; a few megabytes each are usual."""
+    share_bytes = shared_free_bytes // 8
+    return min(memory_bytes // 16, share_bytes) if memory_bytes else share_bytes
+
+
 def given_arena_bytes(size_bytes: int, memory_bytes: int, workers: int) -> int:
     """Return the arena size that was asked for. Raises ConfigError if the arenas together exceed the memory."""
     if memory_bytes and size_bytes * workers > memory_bytes:

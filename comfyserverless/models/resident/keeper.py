@@ -13,12 +13,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from comfyserverless.core.errors import CapacityError
+from comfyserverless.models.interruption import check_interrupt
 from comfyserverless.models.resident.layers import Layer
 from comfyserverless.models.resident.profiles import ProfileStore
 from comfyserverless.models.resident.run import ResidentModel, Run
 from comfyserverless.models.resident.transfer import Transfer
 from comfyserverless.residency.policy import LayerKey, PolicyName
 from comfyserverless.residency.table import LayerTable, Reservation
+
+_INTERRUPT_POLL_S = 0.1
+"""How often a run that waits for a load looks whether it is interrupted; nobody wakes it for that."""
 
 
 class Keeper:
@@ -77,7 +81,11 @@ class Keeper:
             self._end(run)
 
     def enter(self, run: Run, number: int) -> None:
-        """Go on to a step: let the one before it go, and wait until the layers of this one are there."""
+        """Go on to a step: let the one before it go, and wait until the layers of this one are there.
+
+        Raises what the check of `models.interruption` raises, too.
+        """
+        check_interrupt()
         if run.is_complete:
             if run.is_stepwise:
                 run.clock.stop()
@@ -166,10 +174,14 @@ class Keeper:
         begin_ns = time.perf_counter_ns()
         run.waits_for = number
         while run.at != number:
-            if run.error is not None:
+            try:
+                if run.error is not None:
+                    raise run.error
+                check_interrupt()
+            except BaseException:
                 run.waits_for = None
-                raise run.error
-            self._changed.wait()
+                raise
+            self._changed.wait(_INTERRUPT_POLL_S)
         run.waited_ns += time.perf_counter_ns() - begin_ns
 
     def _grant(self) -> None:

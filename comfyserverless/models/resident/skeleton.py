@@ -1,8 +1,8 @@
 """Run modules of the model libraries, unchanged, on weights that come and go.
 
 A skeleton is a module without numbers, one for all files of the same structure. Before a run, the parameters of
-the file at hand (and a LoRA's own ones) are put into it, which moves no bytes. While layers are missing, hooks
-tell the keeper where the run is; with everything resident there are no hooks.
+the file at hand (and a LoRA's own ones) are put into it, which moves no bytes. Where a layer begins, a hook
+tells the keeper, who sees to its weights, and ends the run there if it is interrupted.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Skeleton(Generic[M]):
                     parameters, leaf = self._places[name]
                     parameters[leaf] = parameter
                 self._filled = filling.parameters
-            self._set_hooks(filling.steps if run.is_stepwise else {})
+            self._set_hooks(filling.steps)
             self._keeper, self._run = keeper, run
             try:
                 yield self.module
@@ -89,7 +89,7 @@ class Skeleton(Generic[M]):
                 self._keeper, self._run = None, None
 
     def _set_hooks(self, steps: Mapping[str, int]) -> None:
-        if steps is self._hooked or not (steps or self._hooked):
+        if steps is self._hooked:
             return
         for hook in self._hooks:
             hook.remove()

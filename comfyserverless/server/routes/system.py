@@ -113,12 +113,15 @@ def _processor(total_bytes: int, free_bytes: int) -> dict[str, Any]:
 
 
 async def show_workers(request: web.Request) -> web.Response:
-    """Show the worker slots, for the Workers tab and operators; this route is ours, not ComfyUI's."""
+    """Show the worker slots and what losses have cost, for the Workers tab and operators.
+
+    This route is ours, not ComfyUI's.
+    """
     views = [asdict(view) for view in request.app[ENGINE].workers()]
     if not identity_of(request).is_operator:
         for view in views:
             view["running"] = [each for each in view["running"] if _is_own(request, each)]
-    return json_response({"workers": views})
+    return json_response({"workers": views, "recovery": asdict(request.app[ENGINE].recovery())})
 
 
 def _is_own(request: web.Request, invocation: str) -> bool:

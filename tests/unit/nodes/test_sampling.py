@@ -293,6 +293,12 @@ async def test_dynamic_sampler_emits_one_step_after_the_other_until_nothing_is_u
     assert value == {"samples": Output(end.id, "samples")}
 
 
+async def test_dynamic_sampler_holds_the_newest_step_only() -> None:
+    ctx = DynamicContext(2, evaluation(0), evaluation(1))
+    await sample(ctx, sampler_name="dpm_adaptive")
+    assert ctx.kept == [call.id for call in ctx.calls if call.function == "denoise.step"]
+
+
 async def test_dynamic_sampler_runs_the_control_nets_of_each_evaluation() -> None:
     ctx = DynamicContext(5, evaluation(0, 0, last=False), evaluation(0), evaluation(1, last=False))
     await sample(ctx, positive=cond("p", control=[application()]))

@@ -133,3 +133,34 @@ def test_unknown_function_is_the_prompts_fault(store: TensorStore) -> None:
     answer = execution.run(call, Ticket(lambda: True, lambda: False))
     assert isinstance(answer, wire.InvocationFailed)
     assert "no model function 'no.such'" in answer.message
+
+
+def test_checkpoint_is_written_when_asked_for_and_read_instead_of_running(
+    store: TensorStore, tmp_path: Path
+) -> None:
+    path = tmp_path / "0.checkpoint"
+    path.touch()
+    execution = Execution({"test.double": Double()}, store, Recorded(), lambda _: None)
+    ticket = Ticket(lambda: True, lambda: False)
+    inputs = values.encode({"x": store.put(torch.tensor([1.5]))})
+    order = wire.CheckpointOrder(str(path), 1 << 16)
+    call = wire.RunInvocation(InvocationId("i1"), "test.double", "cpu", inputs, save=order)
+    done = execution.run(call, ticket)
+    assert isinstance(done, wire.InvocationDone)
+    assert done.checkpoint_bytes == path.stat().st_size > 0
+    assert 0 < done.checkpoint_s < done.timing.compute_s
+    call = wire.RunInvocation(InvocationId("i1"), "test.double", "cpu", values.encode({}), restore=str(path))
+    again = execution.run(call, ticket)
+    assert isinstance(again, wire.InvocationDone)
+    assert again.checkpoint_bytes == 0
+    assert torch.equal(store.get(values.decode(again.outputs)["y"]), torch.tensor([3.0]))
+
+
+def test_checkpoint_that_cannot_be_written_does_not_fail_the_call(store: TensorStore, tmp_path: Path) -> None:
+    execution = Execution({"test.echo": Echo()}, store, Recorded(), lambda _: None)
+    order = wire.CheckpointOrder(str(tmp_path / "gone"), 1 << 16)
+    call = wire.RunInvocation(InvocationId("i1"), "test.echo", "cpu", values.encode({"x": 1}), save=order)
+    done = execution.run(call, Ticket(lambda: True, lambda: False))
+    assert isinstance(done, wire.InvocationDone)
+    assert done.checkpoint_bytes == 0
+    assert not list(tmp_path.glob("gone*"))

@@ -1,0 +1,89 @@
+"""Interrupts: a run ends at its next layer, and no other run does."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from comfyserverless.models.interruption import check_interrupt, interruptible
+from comfyserverless.models.resident.transfer import Transfer
+from tests.unit.models.resident.stacks import Stack, expect, present, run
+
+X = torch.ones(2, 16)
+
+
+class Stop(BaseException):
+    """What a check raises in these tests."""
+
+
+def stop() -> None:
+    raise Stop
+
+
+def test_a_run_ends_before_its_first_layer_when_it_is_interrupted_already(tmp_path: Path) -> None:
+    stack = Stack(tmp_path, room=4)
+    stack.write("a", 0)
+    with pytest.raises(Stop), interruptible(stop):
+        run(stack.runner("a"), X)
+
+
+@pytest.mark.parametrize("warm_runs", [0, 1, 6])
+def test_a_run_ends_at_the_layer_where_it_is_interrupted(tmp_path: Path, warm_runs: int) -> None:
+    stack = Stack(tmp_path, room=4)
+    wanted = expect(stack.write("a", 0), X)
+    runner = stack.runner("a")
+    for _ in range(warm_runs):
+        run(runner, X)
+    seen: list[int] = []
+
+    def stop_at_third() -> None:
+        seen.append(len(seen))
+        if len(seen) == 3:
+            raise Stop
+
+    with pytest.raises(Stop), interruptible(stop_at_third):
+        run(runner, X)
+    assert len(seen) == 3
+    # Nothing of it is left: the next run is whole, and nothing is held.
+    assert torch.equal(run(runner, X), wanted)
+    stack.keeper.shrink(runner.base, 0)
+    assert not present(stack, runner.base)
+
+
+def test_a_run_that_waits_for_a_load_is_interrupted_before_the_load_is_over(tmp_path: Path) -> None:
+    # Behind this link a layer takes three seconds.
+    slow = Transfer(torch.device("cpu"), link_gbps=4 * 1088 * 8 / 12 / 1e9)
+    stack = Stack(tmp_path, room=4, transfer=slow)
+    stack.write("a", 0)
+    interrupted = threading.Event()
+    threading.Timer(0.1, interrupted.set).start()
+
+    def check() -> None:
+        if interrupted.is_set():
+            raise Stop
+
+    with pytest.raises(Stop), interruptible(check):
+        run(stack.runner("a"), X)
+    assert stack.keeper.take_waited_s() < 1.5
+
+
+def test_a_check_is_for_its_own_thread_and_block_only() -> None:
+    raised: list[BaseException] = []
+
+    def other() -> None:
+        try:
+            check_interrupt()
+        except Stop as exc:
+            raised.append(exc)
+
+    with interruptible(stop):
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+        with pytest.raises(Stop):
+            check_interrupt()
+    check_interrupt()
+    assert not raised

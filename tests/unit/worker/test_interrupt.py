@@ -1,0 +1,109 @@
+"""Interrupts on a lane: a slow model stops within a layer, and the next job is whole."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from comfyserverless.core import messages as wire
+from comfyserverless.core import values
+from comfyserverless.core.ids import InvocationId, WorkerId
+from comfyserverless.dataplane.shared_memory import SharedMemoryArena
+from comfyserverless.dataplane.store import TensorStore
+from comfyserverless.sdk.modelfn import IoSetup, ModelFn
+from comfyserverless.worker.execution import Execution
+from comfyserverless.worker.lanes import Lanes
+from tests.unit.models.resident.stacks import Stack, expect
+from tests.unit.worker.functions import Recorded
+
+LAYERS, LAYER_S = 40, 0.05
+X = torch.ones(2, 16)
+
+
+class Slow(ModelFn):
+    """Run a stack whose layers take their time."""
+
+    name = "test.slow"
+
+    def __init__(self, folder: Path) -> None:
+        stack = Stack(folder, room=LAYERS, layers=LAYERS)
+        self.expected = expect(stack.write("slow", 0), X)
+        self.runner = stack.runner("slow")
+        self.layer_s = 0.0
+        self.started: queue.SimpleQueue[int] = queue.SimpleQueue()
+        with self.runner.running() as module:
+            for number, layer in enumerate(module):
+                layer.register_forward_hook(lambda *_, number=number: self._pause(number))
+
+    def _pause(self, number: int) -> None:
+        self.started.put(number)
+        time.sleep(self.layer_s)
+
+    def setup_io(self, io: IoSetup) -> None:
+        io.add_input("layer_s")
+        io.add_output("y")
+
+    def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
+        self.layer_s = inputs["layer_s"]
+        with self.runner.running() as module:
+            return {"y": module(X)}
+
+
+class Lane:
+    """A worker's lane around the slow model."""
+
+    def __init__(self, folder: Path) -> None:
+        self.slow = Slow(folder)
+        self.store = TensorStore(WorkerId("w0.0"), SharedMemoryArena(str(folder / "arena"), 1 << 20))
+        execution = Execution({self.slow.name: self.slow}, self.store, Recorded(), lambda _: None)
+        self.answers: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.lanes = Lanes({"gpu": 1}, execution.run, self.answers.put, lambda _: None)
+
+    def submit(self, name: str, layer_s: float) -> None:
+        inputs = values.encode({"layer_s": layer_s})
+        self.lanes.submit(wire.RunInvocation(InvocationId(name), self.slow.name, "gpu", inputs))
+
+    def result(self, answer: Any) -> torch.Tensor:
+        assert isinstance(answer, wire.InvocationDone)
+        return self.store.get(values.decode(answer.outputs)["y"])
+
+
+@pytest.fixture
+def lane(tmp_path: Path) -> Iterator[Lane]:
+    lane = Lane(tmp_path)
+    yield lane
+    lane.lanes.stop()
+    lane.store.close()
+
+
+def test_a_running_model_stops_within_a_layer_and_the_next_job_is_whole(lane: Lane) -> None:
+    lane.submit("warm", 0.0)
+    assert torch.equal(lane.result(lane.answers.get(timeout=20)), lane.slow.expected)
+    while not lane.slow.started.empty():
+        lane.slow.started.get()
+    lane.submit("slow", LAYER_S)
+    lane.submit("next", 0.0)
+    while lane.slow.started.get(timeout=20) < 3:
+        pass
+    begin_s = time.perf_counter()
+    lane.lanes.cancel(InvocationId("slow"))
+    answer = lane.answers.get(timeout=20)
+    took_s = time.perf_counter() - begin_s
+    assert isinstance(answer, wire.InvocationCancelled)
+    assert answer.invocation == "slow"
+    # One layer, and what a busy machine adds; the whole model would take two seconds.
+    assert took_s < LAYER_S + 0.5 < (LAYERS - 4) * LAYER_S
+    assert torch.equal(lane.result(lane.answers.get(timeout=20)), lane.slow.expected)
+
+
+def test_a_cancellation_that_comes_late_does_not_reach_the_next_job(lane: Lane) -> None:
+    for name in ("a", "b"):
+        lane.submit(name, 0.0)
+        assert isinstance(lane.answers.get(timeout=20), wire.InvocationDone)
+        lane.lanes.cancel(InvocationId(name))
