@@ -12,7 +12,7 @@ from pathlib import Path
 
 from comfyserverless.control.files import demo_models_folder
 from comfyserverless.core.errors import ConfigError
-from comfyserverless.demo.places import DEMO_CHECKPOINT
+from comfyserverless.demo.places import DEMO_CHECKPOINT, DEMO_LORA
 
 MEASUREMENTS: Mapping[str, str] = {
     "overhead": "the whole server against a plain loop",
@@ -22,7 +22,6 @@ MEASUREMENTS: Mapping[str, str] = {
 }
 _DEFAULT_ROUNDS = {"overhead": 9, "load": 11, "switch": 3, "lora": 9}
 _DEFAULT_STEPS = {"overhead": 20, "load": 1, "switch": 4, "lora": 8}
-_DEFAULT_LORA = "shapes_outline_lora.safetensors"
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +40,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="default: the demo model",
     )
     parser.add_argument(
-        "--lora", type=Path, default=models / "loras" / _DEFAULT_LORA, metavar="FILE", help="for `lora`"
+        "--lora", type=Path, default=models / "loras" / DEMO_LORA, metavar="FILE", help="for `lora`"
     )
     parser.add_argument("--rounds", type=int, help=f"measured rounds (default: {_shown(_DEFAULT_ROUNDS)})")
     parser.add_argument("--steps", type=int, help=f"denoising steps (default: {_shown(_DEFAULT_STEPS)})")

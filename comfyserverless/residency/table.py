@@ -121,13 +121,13 @@ class LayerTable:
         """Return whether a run uses or will use the model."""
         return self._is_active(self._models[model])
 
+    def is_idle(self) -> bool:
+        """Return whether no layer of any model is in use or being loaded."""
+        return not any(record.whole_pins or any(record.pins) for record in self._models.values())
+
     def are_resident(self, keys: Iterable[LayerKey]) -> bool:
         """Return whether all of these layers are resident."""
         return all(self._models[model].states[layer] is _State.RESIDENT for model, layer in keys)
-
-    def are_loading(self, keys: Iterable[LayerKey]) -> bool:
-        """Return whether one of these layers is being loaded."""
-        return any(self._models[model].states[layer] is _State.LOADING for model, layer in keys)
 
     def pin(self, keys: Iterable[LayerKey]) -> None:
         """Mark resident layers as in use, once more. Raises InvariantError for one that is not resident."""
@@ -217,7 +217,7 @@ class LayerTable:
         gone = [
             (model, layer)
             for layer in self.present(model)
-            if layer >= layers and self._is_free((model, layer), frozenset(), are_wanted=True)
+            if layer >= layers and self._is_free((model, layer), are_wanted=True)
         ]
         self._evict(gone)
         return gone
@@ -275,13 +275,14 @@ class LayerTable:
             Candidate(model, record.group, self.present(model), record.ranks, self._is_active(record))
             for model, record in self._models.items()
         ]
-        order = eviction_order(self.policy, candidates)
-        return (unit for unit in order if all(self._is_free(key, kept, are_wanted) for key in unit))
+        for unit in eviction_order(self.policy, candidates):
+            leaving = tuple(key for key in unit if key not in kept)
+            if all(self._is_free(key, are_wanted) for key in leaving):
+                yield leaving
 
-    def _is_free(self, key: LayerKey, kept: frozenset[LayerKey], are_wanted: bool) -> bool:
+    def _is_free(self, key: LayerKey, are_wanted: bool) -> bool:
         model, layer = self._models[key[0]], key[1]
-        is_used = model.pins[layer] or model.whole_pins or (model.wants[layer] and not are_wanted)
-        return not is_used and key not in kept
+        return not (model.pins[layer] or model.whole_pins or (model.wants[layer] and not are_wanted))
 
     def _is_active(self, record: _Model) -> bool:
         return bool(record.whole_pins or any(record.pins) or any(record.wants))

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from comfyserverless.core.errors import CapacityError
+from comfyserverless.core.errors import CapacityError, InvariantError
 from comfyserverless.models.interruption import check_interrupt
 from comfyserverless.models.resident.layers import Layer
 from comfyserverless.models.resident.profiles import ProfileStore
@@ -287,7 +287,9 @@ class Keeper:
             return None
         try:
             reservation = self._table.reserve(keys, is_urgent)
-        except CapacityError as exc:
+            if reservation is None and is_urgent and self._table.is_idle():
+                raise InvariantError(f"nothing is in use, and there is no room for {keys}")
+        except (CapacityError, InvariantError) as exc:  # the run waits for it: raised there
             run.error = exc
             self._changed.notify_all()
             return None

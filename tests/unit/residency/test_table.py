@@ -179,7 +179,8 @@ class Machine(RuleBasedStateMachine):
 
     def draw_keys(self, data: st.DataObject) -> list[LayerKey]:
         name = data.draw(st.sampled_from("abc"))
-        return [(name, data.draw(st.integers(0, len(self.sizes[name]) - 1)))]
+        layers = data.draw(st.sets(st.integers(0, len(self.sizes[name]) - 1), min_size=1, max_size=3))
+        return [(name, layer) for layer in sorted(layers)]
 
     def gone(self, keys: list[LayerKey] | tuple[LayerKey, ...]) -> None:
         used = {key for each in self.pinned for key in each} | {key for r in self.loading for key in r.keys}
@@ -192,7 +193,7 @@ class Machine(RuleBasedStateMachine):
     def reserve(self, data: st.DataObject, is_urgent: bool) -> None:
         assert self.table is not None
         keys = self.draw_keys(data)
-        if self.table.are_loading(keys):
+        if {key for each in self.loading for key in each.missing} & set(keys):
             return
         size_bytes = sum(self.sizes[name][layer] for name, layer in keys)
         try:
@@ -201,7 +202,8 @@ class Machine(RuleBasedStateMachine):
             assert size_bytes > self.table.limit_bytes
             return
         if reservation is None:
-            assert self.pinned or self.loading or not is_urgent, "space only lacks while something is in use"
+            assert not (is_urgent and self.table.is_idle()), "space only lacks while something is in use"
+            assert self.table.is_idle() == (not self.pinned and not self.loading)
             return
         self.gone(reservation.evicted)
         self.loading.append(reservation)
