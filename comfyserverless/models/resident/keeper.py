@@ -98,10 +98,7 @@ class Keeper:
             self._leave(run)
             run.loaded_to = max(run.loaded_to, number)
             self._changed.notify_all()
-            if self._table.are_resident(run.steps[number]):
-                self._take(run, number)
-            else:
-                self._wait(run, number)
+            self._wait(run, number)
             for layer in self._layers(run.steps[number]):
                 if layer.block is not None:
                     self.transfer.wait(layer.block)
@@ -173,6 +170,7 @@ class Keeper:
         """Wait until a step's layers are there and held; the run holds nothing meanwhile."""
         begin_ns = time.perf_counter_ns()
         run.waits_for = number
+        self._grant()
         while run.at != number:
             try:
                 if run.error is not None:
