@@ -19,9 +19,10 @@ MEASUREMENTS: Mapping[str, str] = {
     "load": "how much of the load of weights a cold request waits for",
     "switch": "tenants with models of their own, in turn on memory for fewer",
     "lora": "a LoRA that is new to a warm base",
+    "controlnet": "two workers against one, with one and two ControlNets",
 }
-_DEFAULT_ROUNDS = {"overhead": 9, "load": 11, "switch": 3, "lora": 9}
-_DEFAULT_STEPS = {"overhead": 20, "load": 1, "switch": 4, "lora": 8}
+_DEFAULT_ROUNDS = {"overhead": 9, "load": 11, "switch": 3, "lora": 9, "controlnet": 3}
+_DEFAULT_STEPS = {"overhead": 20, "load": 1, "switch": 4, "lora": 8, "controlnet": 20}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -41,6 +42,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--lora", type=Path, default=models / "loras" / DEMO_LORA, metavar="FILE", help="for `lora`"
+    )
+    parser.add_argument(
+        "--control-net", type=Path, metavar="FILE", help="for `controlnet`: one that fits the checkpoint"
     )
     parser.add_argument("--rounds", type=int, help=f"measured rounds (default: {_shown(_DEFAULT_ROUNDS)})")
     parser.add_argument("--steps", type=int, help=f"denoising steps (default: {_shown(_DEFAULT_STEPS)})")
@@ -71,6 +75,8 @@ def run(arguments: argparse.Namespace, _argv: Sequence[str]) -> int:
     checkpoint = _file("--checkpoint", arguments.checkpoint)
     if name == "overhead":
         return _run_overhead(arguments, checkpoint)
+    if name == "controlnet":
+        return _run_controlnet(arguments, checkpoint)
     options: dict[str, object] = {
         "checkpoint": str(checkpoint),
         "steps": arguments.steps,
@@ -89,6 +95,18 @@ def _run_overhead(arguments: argparse.Namespace, checkpoint: Path) -> int:
 
     workload = Workload(checkpoint, arguments.steps, arguments.size, arguments.threads)
     show(measure(workload, arguments.rounds))
+    return 0
+
+
+def _run_controlnet(arguments: argparse.Namespace, checkpoint: Path) -> int:
+    from comfyserverless.bench.controlnet import measure, show
+    from comfyserverless.bench.workload import Workload
+
+    if arguments.control_net is None:
+        raise ConfigError("--control-net is missing: a ControlNet that fits the checkpoint")
+    control_net = _file("--control-net", arguments.control_net)
+    workload = Workload(checkpoint, arguments.steps, arguments.size, arguments.threads)
+    show(measure(workload, control_net, arguments.rounds))
     return 0
 
 

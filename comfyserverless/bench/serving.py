@@ -25,18 +25,19 @@ class BenchError(ComfyServerlessError):
 
 
 @contextmanager
-def served(folder: Path, flags: Sequence[str], threads: int) -> Iterator[str]:
-    """Serve from a base directory on a free port; yields the URL once a worker is ready, ends the server after.
+def served(folder: Path, flags: Sequence[str], threads: int, workers: int = 1) -> Iterator[str]:
+    """Serve from a base directory on a free port; yields the URL once its workers are ready, ends it after.
 
-    flags: more flags of `serve`; threads: of torch. Its log is `server.log` in the folder. Raises BenchError.
+    flags: more flags of `serve`; threads: of torch, in each worker. Its log is `server.log` in the folder.
+    Raises BenchError.
     """
     port = _free_port()
-    command = [sys.executable, "-m", "comfyserverless", "serve", "--port", str(port), "--workers", "1"]
-    command += ["--base-directory", str(folder), "--threads", str(threads), *flags]
+    command = [sys.executable, "-m", "comfyserverless", "serve", "--port", str(port)]
+    command += ["--workers", str(workers), "--base-directory", str(folder), "--threads", str(threads), *flags]
     log = folder / "server.log"
     with log.open("w") as out, running(command, threads, out) as process:
         url = f"http://127.0.0.1:{port}"
-        _wait_ready(url, process, log)
+        _wait_ready(url, process, log, workers)
         yield url
 
 
@@ -53,12 +54,13 @@ def running(command: list[str], threads: int, out: IO[str] | int) -> Iterator[su
             process.terminate()
 
 
-def _wait_ready(url: str, process: subprocess.Popen[str], log: Path) -> None:
+def _wait_ready(url: str, process: subprocess.Popen[str], log: Path, workers: int) -> None:
     deadline_s = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline_s and process.poll() is None:
         try:
             with urllib.request.urlopen(f"{url}/comfyserverless/workers", timeout=5) as answer:
-                if any(worker["state"] == "ready" for worker in json.load(answer)["workers"]):
+                states = [worker["state"] for worker in json.load(answer)["workers"]]
+                if states.count("ready") >= workers:
                     return
         except (urllib.error.URLError, ConnectionError, TimeoutError):
             pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from websockets.sync.client import ClientConnection, connect
 from comfyserverless.bench.serving import BenchError, running, served
 from comfyserverless.bench.workload import Workload
 
-_CLIENT_ID = "comfyserverless-bench"
+CLIENT_ID = "comfyserverless-bench"
 
 
 class Side(Protocol):
@@ -28,16 +29,20 @@ class Side(Protocol):
 
 
 class ServerSide:
-    """Ask a running server over HTTP and websocket, as the page does."""
+    """Ask a running server over HTTP and websocket, as the page does.
+
+    steps_s: seconds from each step of the last picture to the next one.
+    """
 
     def __init__(self, url: str, link: ClientConnection, workload: Workload) -> None:
         self._url = url
         self._link = link
         self._workload = workload
+        self.steps_s: list[float] = []
 
     def picture(self, seed: int) -> tuple[float, bytes]:
         """Return the seconds from the request to `execution_success`, and the PNG. Raises BenchError."""
-        body = json.dumps({"prompt": self._workload.prompt(seed), "client_id": _CLIENT_ID}).encode()
+        body = json.dumps({"prompt": self._workload.prompt(seed), "client_id": CLIENT_ID}).encode()
         begin_s = time.perf_counter()
         with urllib.request.urlopen(urllib.request.Request(f"{self._url}/prompt", body)) as answer:
             prompt_id = json.load(answer)["prompt_id"]
@@ -50,15 +55,19 @@ class ServerSide:
     def _wait(self, prompt_id: str) -> dict[str, Any]:
         """Listen until the prompt has succeeded; returns the entry of its picture."""
         image: dict[str, Any] = {}
+        told_at_s: list[float] = []
         for frame in self._link:
             if isinstance(frame, bytes):
                 continue
             message = json.loads(frame)
             if message["data"].get("prompt_id") != prompt_id:
                 continue
+            if message["type"] == "progress":
+                told_at_s.append(time.perf_counter())
             if message["type"] == "executed":
                 image = message["data"]["output"]["images"][0]
             if message["type"] == "execution_success":
+                self.steps_s = [after - before for before, after in itertools.pairwise(told_at_s)]
                 return image
             if message["type"] == "execution_error":
                 raise BenchError(f"the server failed: {message['data']['exception_message']}")
@@ -92,7 +101,7 @@ def serving(workload: Workload, folder: Path) -> Iterator[ServerSide]:
     (checkpoints / workload.checkpoint.name).symlink_to(workload.checkpoint)
     with served(folder, ["--cache-none"], workload.threads) as url:
         address = url.replace("http", "ws", 1)
-        with connect(f"{address}/ws?clientId={_CLIENT_ID}", max_size=None) as link:
+        with connect(f"{address}/ws?clientId={CLIENT_ID}", max_size=None) as link:
             yield ServerSide(url, link, workload)
 
 
