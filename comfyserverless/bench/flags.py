@@ -12,7 +12,7 @@ from pathlib import Path
 
 from comfyserverless.control.files import demo_models_folder
 from comfyserverless.core.errors import ConfigError
-from comfyserverless.demo.places import DEMO_CHECKPOINT, DEMO_LORA
+from comfyserverless.demo.places import DEMO_CHECKPOINT, DEMO_CONTROLNET, DEMO_LORA
 
 MEASUREMENTS: Mapping[str, str] = {
     "overhead": "the whole server against a plain loop",
@@ -20,9 +20,10 @@ MEASUREMENTS: Mapping[str, str] = {
     "switch": "tenants with models of their own, in turn on memory for fewer",
     "lora": "a LoRA that is new to a warm base",
     "controlnet": "two workers against one, with one and two ControlNets",
+    "recovery": "pictures whose workers are killed at random moments",
 }
-_DEFAULT_ROUNDS = {"overhead": 9, "load": 11, "switch": 3, "lora": 9, "controlnet": 3}
-_DEFAULT_STEPS = {"overhead": 20, "load": 1, "switch": 4, "lora": 8, "controlnet": 20}
+_DEFAULT_ROUNDS = {"overhead": 9, "load": 11, "switch": 3, "lora": 9, "controlnet": 3, "recovery": 1}
+_DEFAULT_STEPS = {"overhead": 20, "load": 1, "switch": 4, "lora": 8, "controlnet": 20, "recovery": 20}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +45,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--lora", type=Path, default=models / "loras" / DEMO_LORA, metavar="FILE", help="for `lora`"
     )
     parser.add_argument(
-        "--control-net", type=Path, metavar="FILE", help="for `controlnet`: one that fits the checkpoint"
+        "--control-net",
+        type=Path,
+        metavar="FILE",
+        help="for `controlnet` and `recovery`: one that fits the checkpoint",
     )
     parser.add_argument("--rounds", type=int, help=f"measured rounds (default: {_shown(_DEFAULT_ROUNDS)})")
     parser.add_argument("--steps", type=int, help=f"denoising steps (default: {_shown(_DEFAULT_STEPS)})")
@@ -58,6 +62,20 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="gigabits a second of the emulated link to the device, for `load` and `switch`"
         " (default: one with which loading takes 3 and 5 times as long as computing)",
     )
+    _add_recovery_flags(parser)
+
+
+def _add_recovery_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--kills", type=int, default=20, help="workers to kill, for `recovery` (default: %(default)s)")
+    add("--workers", type=int, default=2, help="for `recovery` (default: %(default)s)")
+    add(
+        "--checkpoint-steps",
+        type=int,
+        default=4,
+        metavar="N",
+        help="most steps between two checkpoints, for `recovery` (default: %(default)s)",
+    )
 
 
 def run(arguments: argparse.Namespace, _argv: Sequence[str]) -> int:
@@ -65,9 +83,9 @@ def run(arguments: argparse.Namespace, _argv: Sequence[str]) -> int:
     name: str = arguments.measurement
     arguments.rounds = _DEFAULT_ROUNDS[name] if arguments.rounds is None else arguments.rounds
     arguments.steps = _DEFAULT_STEPS[name] if arguments.steps is None else arguments.steps
-    for flag in ("rounds", "steps", "size", "threads"):
+    for flag in ("rounds", "steps", "size", "threads", "kills", "workers", "checkpoint_steps"):
         if getattr(arguments, flag) < 1:
-            raise ConfigError(f"--{flag} must be at least 1")
+            raise ConfigError(f"--{flag.replace('_', '-')} must be at least 1")
     if not 0 <= arguments.link_gbps < float("inf"):
         raise ConfigError("--link-gbps must be 0 or more")
     if name == "load":
@@ -77,6 +95,8 @@ def run(arguments: argparse.Namespace, _argv: Sequence[str]) -> int:
         return _run_overhead(arguments, checkpoint)
     if name == "controlnet":
         return _run_controlnet(arguments, checkpoint)
+    if name == "recovery":
+        return _run_recovery(arguments, checkpoint)
     options: dict[str, object] = {
         "checkpoint": str(checkpoint),
         "steps": arguments.steps,
@@ -108,6 +128,29 @@ def _run_controlnet(arguments: argparse.Namespace, checkpoint: Path) -> int:
     workload = Workload(checkpoint, arguments.steps, arguments.size, arguments.threads)
     show(measure(workload, control_net, arguments.rounds))
     return 0
+
+
+def _run_recovery(arguments: argparse.Namespace, checkpoint: Path) -> int:
+    from comfyserverless.bench.recovery import RecoveryOptions, measure, show
+
+    controlnet: Path | None = arguments.control_net
+    demo = demo_models_folder() / "controlnet" / DEMO_CONTROLNET
+    if controlnet is None and checkpoint.name == DEMO_CHECKPOINT and demo.is_file():
+        controlnet = demo
+    result = measure(
+        RecoveryOptions(
+            str(checkpoint),
+            "" if controlnet is None else str(_file("--control-net", controlnet)),
+            kills=arguments.kills,
+            checkpoint_steps=arguments.checkpoint_steps,
+            workers=arguments.workers,
+            steps=arguments.steps,
+            size_px=arguments.size,
+            threads=arguments.threads,
+        )
+    )
+    show(result)
+    return 0 if result["completed"] == result["identical"] == result["kills"] else 1
 
 
 def _run_apart(arguments: argparse.Namespace, options: Mapping[str, object]) -> int:

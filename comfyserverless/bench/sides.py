@@ -99,10 +99,16 @@ def serving(workload: Workload, folder: Path) -> Iterator[ServerSide]:
     checkpoints = folder / "models" / "checkpoints"
     checkpoints.mkdir(parents=True)
     (checkpoints / workload.checkpoint.name).symlink_to(workload.checkpoint)
-    with served(folder, ["--cache-none"], workload.threads) as url:
-        address = url.replace("http", "ws", 1)
-        with connect(f"{address}/ws?clientId={CLIENT_ID}", max_size=None) as link:
-            yield ServerSide(url, link, workload)
+    with served(folder, ["--cache-none"], workload.threads) as url, asking(url, workload) as side:
+        yield side
+
+
+@contextmanager
+def asking(url: str, workload: Workload) -> Iterator[ServerSide]:
+    """Connect to a server that runs."""
+    address = url.replace("http", "ws", 1)
+    with connect(f"{address}/ws?clientId={CLIENT_ID}", max_size=None) as link:
+        yield ServerSide(url, link, workload)
 
 
 @contextmanager

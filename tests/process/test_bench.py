@@ -55,6 +55,23 @@ def test_a_new_lora_reloads_nothing_of_the_base() -> None:
     assert last["first_vs_warm"] < 2
 
 
+def test_pictures_whose_workers_are_killed_lose_no_more_than_k_steps(tiny_models: Path) -> None:
+    done = bench(
+        "--checkpoint",
+        str(tiny_models / "checkpoints" / "sd15_tiny.safetensors"),
+        "--control-net",
+        str(tiny_models / "controlnet" / "sd15_canny_tiny.safetensors"),
+        *("--kills", "5", "--checkpoint-steps", "3", "--steps", "10", "--size", "64"),
+        measurement="recovery",
+    )
+    assert done.returncode == 0, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (last["bench"], last["kills"], last["controlnet"]) == ("recovery", 5, True)
+    assert (last["completed"], last["identical"]) == (5, 5)
+    assert last["most_steps_recomputed"] <= last["k"] == 3
+    assert last["checkpoints_left"] == 0
+
+
 def test_missing_checkpoint_is_named() -> None:
     done = bench("--checkpoint", "/nowhere/model.safetensors")
     assert done.returncode == 2
