@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from comfyserverless.training.evaluation.judge import read_picture
 from comfyserverless.training.evaluation.samples import draw_input, input_names
 from comfyserverless.training.evaluation.sheet import in_words
 from tests.support.client import Client, RunResult
-from tests.support.drawing import GRAPHS, missing_models, pixels
+from tests.support.drawing import GRAPHS, pixels
 from tests.support.server import RunningServer
 
 NAMES = sorted(path.name.removesuffix(".expect.json") for path in GRAPHS.glob("*.expect.json"))
@@ -53,8 +52,6 @@ def test_sample_names_the_demo_checkpoint(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 async def test_sample_graph_does_what_it_says_and_is_cached_after(name: str, server: RunningServer) -> None:
     prompt, expected = read(f"{name}.json"), read(f"{name}.expect.json")
-    if missing := missing_models(prompt):
-        pytest.skip(f"the demo model has no {', '.join(Path(path).name for path in missing)} yet")
     provide_inputs(server, expected)
     async with Client(server.url) as client:
         first = await client.run(prompt)

@@ -20,7 +20,6 @@ from tests.support.drawing import (
     CHECKPOINT_CLIP,
     CHECKPOINT_MODEL,
     CHECKPOINT_VAE,
-    DEMO_MODELS,
     NEGATIVE,
     POSITIVE,
     Graph,
@@ -33,10 +32,6 @@ from tests.support.drawing import (
 from tests.support.server import RunningServer
 
 WIDE = Sheet((192, 128))
-NEEDS_WHOLE_MODEL = pytest.mark.skipif(
-    not (DEMO_MODELS / "controlnet" / DEMO_CONTROLNET).exists(),
-    reason="the demo model has no ControlNet yet, and draws single objects at 128x128 only",
-)
 
 
 def scene_picture(item: Item, background: str, size_px: tuple[int, int] = (128, 128)) -> Picture:
@@ -90,7 +85,6 @@ async def test_pictures_of_a_batch_differ_and_each_is_right(server: RunningServe
     assert len(places) == 4
 
 
-@NEEDS_WHOLE_MODEL
 async def test_each_of_two_objects_has_its_own_color_and_side(server: RunningServer) -> None:
     beside = "a red circle on the left and a yellow square on the right on a blue background"
     above = "a white heart above a green triangle on a black background"
@@ -142,7 +136,7 @@ async def test_inpainting_adds_what_is_asked_and_leaves_the_rest(server: Running
     assert star.shape == "star"
     assert star.x > 0.6
     left = slice(0, 88)
-    assert np.abs(painted[:, left].astype(int) - before[:, left]).mean() < 4
+    assert np.abs(painted[:, left].astype(int) - before[:, left]).mean() < 6
 
 
 def edges_of(picture: Picture) -> Mask:
@@ -154,7 +148,6 @@ def edges_of(picture: Picture) -> Mask:
     return steps > 24
 
 
-@NEEDS_WHOLE_MODEL
 async def test_controlnet_draws_along_the_edges_that_it_is_given(server: RunningServer) -> None:
     sketch = scene_picture(Item("star", "white", x=48, y=80, radius=40), "black")
     lines = edges_of(sketch)
@@ -177,7 +170,6 @@ async def test_controlnet_draws_along_the_edges_that_it_is_given(server: Running
     assert both / (drawn.sum() + lines.sum()) > 0.85
 
 
-@NEEDS_WHOLE_MODEL
 async def test_lora_draws_hollow_objects_and_at_strength_0_changes_nothing(server: RunningServer) -> None:
     text = "a large red heart on a yellow background"
 
@@ -198,7 +190,6 @@ async def test_lora_draws_hollow_objects_and_at_strength_0_changes_nothing(serve
     assert (plain == off).all()
 
 
-@NEEDS_WHOLE_MODEL
 async def test_learnt_word_draws_what_it_stands_for(server: RunningServer) -> None:
     learnt, unknown = await draw(
         server.url, text_graph("embedding:night_star", 4), text_graph("embedding:no_such_word", 4)
@@ -208,7 +199,6 @@ async def test_learnt_word_draws_what_it_stands_for(server: RunningServer) -> No
     assert (learnt != unknown).any()
 
 
-@NEEDS_WHOLE_MODEL
 async def test_wide_canvas_holds_one_picture(server: RunningServer) -> None:
     (picture,) = await draw(
         server.url, text_graph("a large green triangle on a white background", 6, sheet=WIDE)

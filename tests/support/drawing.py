@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -106,20 +106,3 @@ def pixels(png: bytes) -> Picture:
     """Return the pixels [h, w, 3] of an encoded picture."""
     with Image.open(io.BytesIO(png)) as picture:
         return np.asarray(picture.convert("RGB"))
-
-
-def missing_models(graph: Graph) -> Sequence[str]:
-    """List the files of the demo model that a graph names and that are not there."""
-    folders = {"ckpt_name": "checkpoints", "lora_name": "loras", "control_net_name": "controlnet"}
-    named = [
-        DEMO_MODELS / folders[key] / value
-        for each in graph.values()
-        for key, value in each["inputs"].items()
-        if key in folders
-    ]
-    named += [
-        DEMO_MODELS / "embeddings" / f"{value.removeprefix('embedding:')}.safetensors"
-        for each in graph.values()
-        if isinstance(value := each["inputs"].get("text"), str) and value.startswith("embedding:")
-    ]
-    return [str(path) for path in named if not path.exists()]

@@ -72,7 +72,7 @@ def test_another_seed_learns_from_other_examples(tmp_path: Path) -> None:
         run_stage(stage, Crew(), folder, seed)
         weights.append(stage.module.weight)
     assert not torch.equal(*weights)
-    assert (weights[0] - torch.eye(4)[:3]).abs().max() < 0.2
+    assert (weights[0] - torch.eye(4)[:3]).abs().max() < 0.5
 
 
 def test_the_rate_warms_up_and_ends_near_zero() -> None:
