@@ -65,7 +65,7 @@ FULL = Recipe(
     style_examples=1_200,
     autoencoder=Pace(2_800, 2e-3, 0.995, 1e-3),
     reader=Pace(1_600, 3e-3),
-    denoiser=Pace(4_000, 1.2e-3, 0.998, matrix_rate=0.02),
+    denoiser=Pace(2_600, 1.2e-3, 0.998, matrix_rate=0.02),
     lora=Pace(500, 3e-3, 0.98),
     control=Pace(1_100, 1e-3, 0.99, matrix_rate=0.01),
     word=Pace(200, 2e-2, 0.95, 0.0),
