@@ -34,7 +34,7 @@ def test_every_key_reaches_the_account(tmp_path: Path) -> None:
         ("[tenant.alice]\n", "unknown tables tenant"),
         ("tenants = 3\n", "one table per tenant"),
         ("[tenants]\nalice = 1\n", "'alice' must be a table"),
-        ("[tenants.alice]\nwieght = 1\n", "wieght"),
+        ("[tenants.alice]\nheft = 1\n", "heft"),
         ("[tenants.alice]\nweight = true\n", "weight is True"),
         ("[tenants.alice]\nmax_queued = 1.5\n", "max_queued"),
         ("[tenants.alice]\nmax_queued = 0\n", "max_queued"),
