@@ -14,6 +14,7 @@ from comfyserverless.control.describing import now_ms
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.records.base import RecordQuery
 from comfyserverless.control.records.opening import open_records
+from comfyserverless.control.records.packed import PackedJson
 from comfyserverless.control.records.prompts import Prompts
 from comfyserverless.control.records.store import RecordStore
 from comfyserverless.control.runs import Runs
@@ -283,8 +284,8 @@ def _record_of(request: SubmitRequest, prompt_id: PromptId, number: float, plan:
         prompt_id=prompt_id,
         tenant=request.tenant,
         number=number,
-        prompt=plan.prompt,
-        extra_data={**request.extra_data, "create_time": created_ms},
+        prompt=PackedJson.of(plan.prompt),
+        extra_data=PackedJson.of({**request.extra_data, "create_time": created_ms}),
         targets=plan.targets,
         client_id=request.client_id,
         created_ms=created_ms,

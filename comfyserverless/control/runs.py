@@ -16,6 +16,7 @@ from comfyserverless.control.context import RunServices
 from comfyserverless.control.describing import now_ms
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.records.ending import end_as_unplanned
+from comfyserverless.control.records.packed import unpacked
 from comfyserverless.control.records.prompts import Prompts
 from comfyserverless.control.records.saves import RunPublisher
 from comfyserverless.control.run import Run
@@ -121,6 +122,7 @@ class Runs:
     def _begin(self, record: RunRecord, plan: Plan | None) -> None:
         record.status = RunStatus.RUNNING
         self._announce(record.tenant)
+        record.prompt, record.extra_data = unpacked(record.prompt), unpacked(record.extra_data)
         files = self._tenants.files(record.tenant)
         if plan is None:
             validation = validate(record.prompt, BUILTIN, files, record.targets)
@@ -138,7 +140,7 @@ class Runs:
         task.add_done_callback(self._tasks.discard)
 
     def _refuse(self, record: RunRecord, error: Mapping[str, Any]) -> None:
-        """End a prompt of the last server that cannot run any more."""
+        """End a prompt that was accepted and cannot run any more."""
         end_as_unplanned(record, f"{error.get('message', '')}: {error.get('details', '')}", now_ms())
         self._prompts.end(record, (), self._pool.dispatcher.service_s(record.tenant))
         for event in record.messages:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import msgspec
 from aiohttp import web
 
+from comfyserverless.control.records.packed import to_json
 from comfyserverless.core.errors import PromptError
 from comfyserverless.graph.jsonsafe import json_kind
 
@@ -88,10 +89,7 @@ async def read_object(request: web.Request, *, may_be_empty: bool = False) -> di
 
 def encode_json(value: Any) -> bytes:
     """Encode as JSON; numbers that JSON cannot hold become null (a browser rejects NaN and Infinity)."""
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:  # lone surrogates are legal in JSON escapes only
-        return json.dumps(value, allow_nan=False, default=str).encode()
+    return to_json(value)
 
 
 def json_response(value: Any, status: int = 200) -> web.Response:

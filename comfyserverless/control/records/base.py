@@ -38,8 +38,9 @@ class RecordQuery:
 
     def matches(self, record: RunRecord) -> bool:
         """Tell whether a record is in the list."""
-        is_wanted = self.workflow in (None, workflow_id(record.extra_data))
-        return is_wanted and record.tenant == self.tenant and record.status in self.statuses
+        if record.tenant != self.tenant or record.status not in self.statuses:
+            return False
+        return self.workflow is None or self.workflow == workflow_id(record.extra_data)
 
     def value(self, record: RunRecord) -> int:
         """Return what a record is sorted by."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from comfyserverless.control.records.packed import PackedJson, from_json, to_json
 from comfyserverless.control.views import (
     NodesCached,
     RunFailed,
@@ -19,10 +20,12 @@ from comfyserverless.control.views import (
     RunStarted,
     RunSucceeded,
 )
+from comfyserverless.core.ids import NodeId
 
 log = logging.getLogger(__name__)
 
 _LEVEL = 1
+_Request = tuple[msgspec.Raw, msgspec.Raw, list[str]]
 _EVENTS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (RunStarted, NodesCached, RunSucceeded, RunFailed, RunInterrupted)
 }
@@ -38,45 +41,46 @@ def workflow_id(extra_data: Mapping[str, Any]) -> str | None:
 
 def encode_request(record: RunRecord) -> bytes:
     """Pack what was asked for."""
-    return _pack([record.prompt, record.extra_data, record.targets])
+    return zlib.compress(to_json([record.prompt, record.extra_data, record.targets]), _LEVEL)
 
 
 def decode_request(packed: bytes, record: RunRecord) -> None:
     """Put what was asked for into a record; if it cannot be read, the prompt is empty and the log says so."""
     try:
-        prompt, extra_data, targets = _unpack(packed)
-        record.prompt, record.extra_data, record.targets = prompt, extra_data, tuple(targets)
+        text = zlib.decompress(packed)
+        prompt, extra_data, targets = _take_apart(text)
+        record.prompt, record.extra_data = PackedJson(prompt), PackedJson(extra_data)
+        record.targets = tuple(NodeId(target) for target in targets)
     except (zlib.error, ValueError, TypeError) as exc:
         log.error("The stored prompt %s cannot be read: %s", record.prompt_id, exc)
+
+
+def _take_apart(text: bytes) -> tuple[bytes, bytes, list[str]]:
+    """Split a request without parsing its objects, unless only Python's parser takes their texts."""
+    try:
+        prompt, extra_data, targets = msgspec.json.decode(text, type=_Request)
+        return bytes(prompt), bytes(extra_data), targets
+    except msgspec.DecodeError:
+        parsed = from_json(text)
+        return to_json(parsed[0]), to_json(parsed[1]), parsed[2]
 
 
 def encode_result(record: RunRecord) -> bytes:
     """Pack what came of a prompt: outputs and messages."""
     messages = [[type(event).__name__, asdict(event)] for event in record.messages]
-    return _pack([record.outputs, messages])
+    result = [record.outputs, messages]
+    try:
+        text = to_json(result)
+    except (TypeError, ValueError):  # what a node shows should be JSON; its text is better than no history
+        text = json.dumps(result, default=str).encode()
+    return zlib.compress(text, _LEVEL)
 
 
 def decode_result(packed: bytes, record: RunRecord) -> None:
     """Put what came of a prompt into its record; if it cannot be read, there is none and the log says so."""
     try:
-        outputs, messages = _unpack(packed)
+        outputs, messages = from_json(zlib.decompress(packed))
         record.messages = [msgspec.convert(fields, _EVENTS[kind]) for kind, fields in messages]
         record.outputs = outputs
     except (zlib.error, ValueError, TypeError, KeyError) as exc:
         log.error("The stored results of prompt %s cannot be read: %s", record.prompt_id, exc)
-
-
-def _pack(value: Any) -> bytes:
-    try:
-        text = msgspec.json.encode(value)
-    except (UnicodeEncodeError, TypeError):  # lone surrogates, and objects that only their text describes
-        text = json.dumps(value, default=str).encode()
-    return zlib.compress(text, _LEVEL)
-
-
-def _unpack(packed: bytes) -> Any:
-    text = zlib.decompress(packed)
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return json.loads(text)

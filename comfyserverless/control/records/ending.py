@@ -25,8 +25,8 @@ def end_as_failed(record: RunRecord, at_ms: int) -> None:
 
 
 def end_as_unplanned(record: RunRecord, reason: str, at_ms: int) -> None:
-    """End a prompt that was accepted and cannot run any more, because a model was removed since, say."""
-    message = f"This prompt was accepted before the server started again, and cannot run now: {reason}"
+    """End a prompt that was accepted and cannot run any more: a model was removed since, say."""
+    message = f"This prompt was accepted earlier and cannot run any more: {reason}"
     _end(record, RunStatus.ERROR, _failure(record, message, "PromptError", at_ms))
 
 

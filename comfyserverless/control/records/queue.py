@@ -15,11 +15,12 @@ from comfyserverless.core.ids import PromptId, TenantId
 from comfyserverless.graph.plan import Plan
 
 _Order = tuple[float, int]
+_PLANS_KEPT = 64
+"""So many pending prompts of a tenant keep their plan; the plans of the others are made again when they run."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    order: _Order
     record: RunRecord
     plan: Plan | None
 
@@ -55,12 +56,12 @@ class PromptQueue:
         del self._tenants[record.tenant].accepting[record.prompt_id]
 
     def add(self, record: RunRecord, plan: Plan | None) -> None:
-        """Put a new prompt, reserved or not, among the pending ones. plan: None if it is made when it runs."""
+        """Put a new prompt, reserved or not, among the pending ones. plan: None if it is to be made later."""
         tenant = self._tenants.setdefault(record.tenant, _Tenant())
         tenant.accepting.pop(record.prompt_id, None)
         order = (record.number, next(self._arrivals))
         bisect.insort(tenant.orders, order)
-        tenant.waiting[order] = _Waiting(order, record, plan)
+        tenant.waiting[order] = _Waiting(record, plan if len(tenant.orders) <= _PLANS_KEPT else None)
         tenant.order_of[record.prompt_id] = order
 
     def take(self, tenant_id: TenantId) -> tuple[RunRecord, Plan | None] | None:

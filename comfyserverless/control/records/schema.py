@@ -26,9 +26,9 @@ CREATE TABLE prompts (
 CREATE UNIQUE INDEX prompts_by_id ON prompts (tenant, prompt_id);
 CREATE INDEX unfinished ON prompts (key) WHERE ended_order IS NULL;
 CREATE UNIQUE INDEX history ON prompts (tenant, ended_order) WHERE ended_order IS NOT NULL;
-CREATE INDEX history_by_created ON prompts (tenant, created_ms, status, workflow)
+CREATE INDEX history_by_created ON prompts (tenant, created_ms, status, workflow, ended_order)
     WHERE ended_order IS NOT NULL;
-CREATE INDEX history_by_duration ON prompts (tenant, duration_ms, status, workflow)
+CREATE INDEX history_by_duration ON prompts (tenant, duration_ms, status, workflow, ended_order)
     WHERE ended_order IS NOT NULL;
 CREATE INDEX history_by_age ON prompts (ended_ms) WHERE ended_order IS NOT NULL;
 CREATE TABLE saves (
