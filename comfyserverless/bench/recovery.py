@@ -60,13 +60,17 @@ class NoisyWorkload(ControlWorkload):
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of the kills so far, one entry each but for those that no picture survived."""
+    """What came of the kills so far. struck: kills that came while the picture was made.
 
+    horizon_s: kills come up to this long after the request; it follows what a picture takes.
+    """
+
+    horizon_s: float
     completed: int = 0
     identical: int = 0
     struck: int = 0
     steps_recomputed: list[int] = field(default_factory=list)
-    restored: list[int] = field(default_factory=list)
+    restored: int = 0
 
 
 class Killer:
@@ -114,37 +118,33 @@ def measure(options: RecoveryOptions) -> dict[str, object]:
             killer = Killer(url, options.seed)
             killer.wait_ready()
             made = [side.picture(seed) for seed in range(options.pictures)]
-            longest_s = max(seconds for seconds, _ in made[1:] or made)
-            outcome = Outcome()
+            outcome = Outcome(made[-1][0])
             for number in range(options.kills):
-                _kill_once(side, killer, number % options.pictures, made, longest_s, outcome)
+                seed = number % options.pictures
+                _kill_once(side, killer, seed, made[seed][1], outcome)
             return summary(options, outcome, killer.recovery(), [seconds for seconds, _ in made])
 
 
-def _kill_once(
-    side: ServerSide,
-    killer: Killer,
-    seed: int,
-    made: list[tuple[float, bytes]],
-    longest_s: float,
-    outcome: Outcome,
-) -> None:
+def _kill_once(side: ServerSide, killer: Killer, seed: int, expected: bytes, outcome: Outcome) -> None:
     """Make a picture again and kill a worker meanwhile."""
     killer.wait_ready()
     before = killer.recovery()
-    timer = threading.Timer(killer.random.uniform(0.0, longest_s), killer.strike)
+    timer = threading.Timer(killer.random.uniform(0.0, outcome.horizon_s), killer.strike)
     timer.start()
     try:
-        _, png = side.picture(seed)
+        seconds, png = side.picture(seed)
         outcome.completed += 1
-        outcome.identical += png == made[seed][1]
+        outcome.identical += png == expected
+        if timer.is_alive():  # it was faster than those before
+            outcome.horizon_s = seconds
+        else:
+            outcome.struck += 1
     except BenchError as exc:
         sys.stderr.write(f"picture {seed}: {exc}\n")
     timer.join()
     after = killer.recovery()
-    outcome.struck += after["workers_lost"] > before["workers_lost"]
     outcome.steps_recomputed.append(after["steps_rerun"] - before["steps_rerun"])
-    outcome.restored.append(after["restored"] - before["restored"])
+    outcome.restored += after["restored"] - before["restored"]
 
 
 def summary(
@@ -159,7 +159,8 @@ def summary(
         "most_steps_recomputed": max(outcome.steps_recomputed, default=0),
         "k": counts["checkpoint_steps"],
         "mean_steps_recomputed": round(statistics.fmean(outcome.steps_recomputed or [0]), 3),
-        "restored": sum(outcome.restored),
+        "restored": outcome.restored,
+        "kills_while_made": outcome.struck,
         "checkpoints_left": counts["checkpoints"],
         "controlnet": bool(options.controlnet),
         "workers": options.workers,
@@ -173,8 +174,8 @@ def show(result: dict[str, object]) -> None:
     """Print what happened, and the result as JSON in the last line."""
     with_net = "with" if result["controlnet"] else "without"
     lines = [
-        f"{result['kills']} kills of one of {result['workers']} workers, {result['steps']} steps {with_net} a"
-        f" ControlNet, {result['picture_s']} s a picture",
+        f"{result['kills']} kills of one of {result['workers']} workers, {result['kills_while_made']} while a picture"
+        f" was made: {result['steps']} steps {with_net} a ControlNet, {result['picture_s']} s",
         f"completed {result['completed']}, identical {result['identical']}",
         f"steps taken again for one kill: at most {result['most_steps_recomputed']} (k is {result['k']}), on"
         f" average {result['mean_steps_recomputed']}; {result['restored']} times from a checkpoint",

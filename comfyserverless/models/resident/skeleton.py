@@ -1,7 +1,7 @@
 """Run modules of the model libraries, unchanged, on weights that come and go.
 
 A skeleton is a module without numbers, one for all files of the same structure. Before a run, the parameters of
-the file at hand (and a LoRA's own ones) are put into it, which moves no bytes. Where a layer begins, a hook
+the file at hand (and a LoRA's own ones) are put into it, which moves no bytes. Where a layer begins, its module
 tells the keeper, who sees to its weights, and ends the run there if it is interrupted.
 """
 
@@ -12,10 +12,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, Generic, TypeVar
 
 from torch import nn
-from torch.utils.hooks import RemovableHandle
 
 from comfyserverless.core.errors import ModelFileError
 from comfyserverless.models.modules import empty_module
@@ -53,8 +53,8 @@ class Skeleton(Generic[M]):
         self._places = {name: _place(module, name) for name in self.shapes}
         self._lock = threading.Lock()
         self._filled: Mapping[str, nn.Parameter] | None = None
-        self._hooks: list[RemovableHandle] = []
-        self._hooked: Mapping[str, int] = {}
+        #: all and only modules that tell the keeper, by name, with the number of the layer that begins there
+        self._telling: Mapping[str, int] = {}
         self._keeper: Keeper | None = None
         self._run: Run | None = None
 
@@ -81,28 +81,33 @@ class Skeleton(Generic[M]):
                     parameters, leaf = self._places[name]
                     parameters[leaf] = parameter
                 self._filled = filling.parameters
-            self._set_hooks(filling.steps)
+            self._tell_at(filling.steps)
             self._keeper, self._run = keeper, run
             try:
                 yield self.module
             finally:
                 self._keeper, self._run = None, None
 
-    def _set_hooks(self, steps: Mapping[str, int]) -> None:
-        if steps is self._hooked:
-            return
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = [
-            self.module.get_submodule(name).register_forward_pre_hook(self._hook(number))
-            for name, number in steps.items()
-        ]
-        self._hooked = steps
+    def _tell_at(self, steps: Mapping[str, int]) -> None:
+        """Have the modules where layers begin tell the keeper first, when they are called.
 
-    def _hook(self, number: int) -> Callable[[nn.Module, Any], None]:
-        def enter(_module: nn.Module, _inputs: Any) -> None:
+        Their `forward` is replaced: a hook of torch's costs three times as much in each call.
+        """
+        if steps == self._telling:
+            return
+        for name in self._telling:
+            del self.module.get_submodule(name).__dict__["forward"]
+        for name, number in steps.items():
+            module = self.module.get_submodule(name)
+            module.__dict__["forward"] = self._entering(number, module.forward)
+        self._telling = steps
+
+    def _entering(self, number: int, forward: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(forward)
+        def enter(*inputs: Any, **named: Any) -> Any:
             if self._keeper is not None and self._run is not None:
                 self._keeper.enter(self._run, number)
+            return forward(*inputs, **named)
 
         return enter
 
