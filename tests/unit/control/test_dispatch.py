@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from comfyserverless.control.dispatch import LOST_TENSOR, NO_ROOM, Call, Dispatcher
+from comfyserverless.control.dispatch import LOST_TENSOR, NO_ROOM, PUBLICATION_FAILED, Call, Dispatcher
 from comfyserverless.control.workers.checkpoints import CheckpointFiles, Recovery
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
 from comfyserverless.core.errors import WorkerError
 from comfyserverless.core.ids import DEFAULT_TENANT, InvocationId, NodeId, PromptId, TensorId, WorkerId
-from comfyserverless.core.values import Output, TensorRef, Value
+from comfyserverless.core.values import Output, PublishedRef, TensorRef, Value
 from comfyserverless.scheduling.events import InvocationSpec
 from comfyserverless.scheduling.state import SchedulingConfig
 
@@ -24,7 +25,7 @@ W0, W1 = WorkerId("w0.0"), WorkerId("w1.0")
 class Bench:
     """A dispatcher with a written-down outbox and a clock that ticks."""
 
-    def __init__(self, *workers: WorkerId) -> None:
+    def __init__(self, *workers: WorkerId, overlaps: bool = False) -> None:
         self.sent: list[tuple[WorkerId, wire.ToWorker]] = []
         self.outcomes: dict[str, WorkerError | None] = {}
         #: what asking for room will answer, last first.
@@ -32,7 +33,11 @@ class Bench:
         self._now_s = 0.0
         recovery = Recovery(CheckpointFiles(Path("/nowhere"), 0))
         self.dispatcher = Dispatcher(
-            SchedulingConfig(slack_s=1.0), self._send, self._clock, lambda _: self.rooms.pop(), recovery
+            SchedulingConfig(slack_s=1.0, overlap_callbacks=overlaps),
+            self._send,
+            self._clock,
+            lambda _: self.rooms.pop(),
+            recovery,
         )
         for worker in workers:
             self.dispatcher.worker_joined(worker, {"gpu": 1})
@@ -49,6 +54,15 @@ class Bench:
         call = Call(self.spec(name, *needs), inputs, lambda _, error: self.outcomes.update({name: error}))
         self.dispatcher.submit(call)
         return Output(call.spec.id, "out")
+
+    def submit_follower(self, name: str, source: Output) -> None:
+        """Submit an invocation whose input `x` is a callback input."""
+        spec = replace(self.spec(name), callback_needs=(source.invocation,))
+        self.dispatcher.submit(Call(spec, {"x": source}, lambda _, error: self.outcomes.update({name: error})))
+
+    def publish(self, name: str, worker: WorkerId = W0) -> None:
+        message = wire.InvocationPublished(InvocationId(name), "out", TensorId(f"p-{name}"), b"there")
+        self.dispatcher.published(worker, message)
 
     def spec(self, name: str, *needs: InvocationId) -> InvocationSpec:
         return InvocationSpec(
@@ -275,3 +289,63 @@ async def test_what_an_invocation_left_behind_is_cleared_once_it_left_its_lane(e
         bench.dispatcher.worker_lost(W0)
     assert cleared == ["b"]
     assert bench.dispatcher.counts() == {"calls": 0, "results": 0, "tensors": 0, "publications": 0}
+
+
+async def test_consumer_of_a_callback_input_is_told_where_its_elements_will_be() -> None:
+    bench = Bench(W0, W1, overlaps=True)
+    bench.submit_follower("step", bench.submit("control"))
+    assert bench.started() == ["control"]
+    bench.publish("control")
+    assert bench.inputs_of("step") == {"x": PublishedRef(b"there")}
+    bench.finish("control", W0)
+    assert bench.freed() == []
+    bench.finish("step", W1)
+    assert bench.freed() == ["p-control"]
+
+
+async def test_elements_are_asked_for_only_where_another_worker_could_use_them() -> None:
+    for workers, overlaps, publishes in (
+        ((W0,), True, False),
+        ((W0, W1), True, True),
+        ((W0, W1), False, False),
+    ):
+        bench = Bench(*workers, overlaps=overlaps)
+        bench.submit("control")
+        (run,) = [m for _, m in bench.sent if isinstance(m, wire.RunInvocation)]
+        assert run.publishes is publishes
+
+
+async def test_consumer_that_starts_after_the_end_gets_the_result_itself() -> None:
+    bench = Bench(W0, overlaps=True)
+    bench.submit_follower("step", bench.submit("control"))
+    bench.publish("control")
+    bench.finish("control")
+    assert bench.freed() == ["p-control"]
+    assert bench.inputs_of("step")["x"].id == "t-control"
+
+
+@pytest.mark.parametrize("kind", [PUBLICATION_FAILED, LOST_TENSOR])
+async def test_consumer_that_saw_its_input_end_before_we_heard_of_it_is_no_failure(kind: str) -> None:
+    bench = Bench(W0, W1, overlaps=True)
+    bench.submit_follower("step", bench.submit("control"))
+    bench.publish("control")
+    bench.fail("step", W1, kind)
+    await asyncio.sleep(0.6 if kind == LOST_TENSOR else 0)
+    assert bench.started() == ["control", "step"], "it waits for its producer now"
+    bench.dispatcher.worker_lost(W0)
+    bench.finish("control", W1)
+    bench.finish("step", W1)
+    assert bench.started() == ["control", "step", "control", "step"]
+    await asyncio.sleep(0)
+    assert bench.outcomes == {"control": None, "step": None}
+
+
+async def test_publication_of_a_lost_worker_is_forgotten_with_its_readers() -> None:
+    bench = Bench(W0, W1, overlaps=True)
+    bench.submit_follower("step", bench.submit("control"))
+    bench.publish("control")
+    bench.dispatcher.worker_lost(W0)
+    assert bench.dispatcher.counts()["publications"] == 1, "its reader may still look"
+    bench.dispatcher.cancelled(W1, wire.InvocationCancelled(InvocationId("step"), wire.Timing()))
+    assert bench.dispatcher.counts()["publications"] == 0
+    assert bench.freed() == []

@@ -62,3 +62,12 @@ def test_lanes_have_accounts_of_their_own() -> None:
     ledger.activate(B)
     assert ledger.lanes["cpu"].snapshot() == {A: 9.0, B: 7.0}
     assert ledger.lanes["gpu"].snapshot() == {B: 0.0}
+
+
+def test_waiting_is_kept_apart_from_service() -> None:
+    ledger = Ledger(0.0, {})
+    ledger.lanes["gpu"].settle(A, ledger.lanes["gpu"].charge(A, 2.0, 0.0), 1.0)
+    ledger.lanes["gpu"].note_wait(A, 5.0)
+    assert (ledger.service_s(A), ledger.waited_s(A)) == ({"gpu": 1.0, "cpu": 0.0}, {"gpu": 5.0, "cpu": 0.0})
+    assert ledger.lanes["gpu"].v_time_s(A) == 1.0
+    assert ledger.waited_s(B) == {"gpu": 0.0, "cpu": 0.0}

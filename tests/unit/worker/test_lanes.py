@@ -82,6 +82,24 @@ def test_running_invocation_that_is_cancelled_is_finished_and_dropped(bench: Ben
     bench.lanes.stop()
 
 
+def test_running_invocation_learns_that_it_is_cancelled() -> None:
+    answers: SimpleQueue[FromWorker] = SimpleQueue()
+    running = threading.Event()
+
+    def wait_for_cancellation(run: RunInvocation, ticket: Ticket) -> FromWorker:
+        running.set()
+        while not ticket.is_cancelled():
+            assert not threading.Event().wait(0.005)
+        return InvocationCancelled(run.invocation, Timing())
+
+    lanes = Lanes({"cpu": 1}, wait_for_cancellation, answers.put, lambda _: None)
+    lanes.submit(call("a"))
+    assert running.wait(20)
+    lanes.cancel(InvocationId("a"))
+    assert answers.get(timeout=20) == InvocationCancelled(InvocationId("a"), Timing())
+    lanes.stop()
+
+
 def test_cancel_of_an_answered_or_unknown_invocation_says_nothing(bench: Bench) -> None:
     bench.lanes.submit(call("a"))
     bench.permits.release()
