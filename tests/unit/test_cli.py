@@ -105,6 +105,22 @@ def test_memory_for_weights_reaches_the_workers(tmp_path: Path) -> None:
     assert worker.profiles == tmp_path / "user" / "__profiles"
 
 
+def test_records_lie_in_the_user_folder_unless_told_otherwise(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = config()
+    assert (made.engine.database, made.engine.history_limit, made.engine.history_days) == ("", 10_000, 0)
+    made = config(
+        "--database", "here.db", "--history-limit", "7", "--history-days", "1.5", "--drain-timeout", "0"
+    )
+    assert made.engine.database == str(tmp_path / "here.db")
+    assert (made.engine.history_limit, made.engine.history_days, made.drain_s) == (7, 1.5, 0)
+    assert config("--database", "memory").engine.database == "memory"
+    with pytest.raises(ConfigError, match="--database postgresql://x: only files"):
+        config("--database", "postgresql://x")
+
+
 def test_problem_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["serve", "--models-dir", "/no/such/folder"]) == 2
     assert capsys.readouterr().err == (
@@ -127,6 +143,8 @@ def test_problem_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str
         (["--preview-method", "movie"], "--preview-method"),
         (["--cache-none", "--cache-classic"], "--cache-classic"),
         (["--verbose", "loud"], "--verbose"),
+        (["--history-limit", "1.5"], "--history-limit"),
+        (["--drain-timeout", "-1"], "--drain-timeout"),
         (["--arena-memory", "2"], "'2' is no size; write it like 512M or 2G"),
         (["--arena-memory", "-2G"], "--arena-memory"),
         (["--arena-memory", "much"], "'much' is no size"),

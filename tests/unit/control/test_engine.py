@@ -16,8 +16,9 @@ from comfyserverless.control.accounts.book import AccountBook
 from comfyserverless.control.accounts.tenants import Tenants
 from comfyserverless.control.engine import Engine
 from comfyserverless.control.files import FolderPaths
-from comfyserverless.control.views import RunStatus, SubmitRequest, SubmitResult
+from comfyserverless.control.views import Notice, RunFailed, RunStatus, SubmitRequest, SubmitResult
 from comfyserverless.core.config import EngineConfig, Folders, WorkerConfig
+from comfyserverless.core.errors import CapacityError
 from comfyserverless.core.ids import PromptId, TenantId
 from tests.support.tenants import FixedAccounts
 
@@ -44,7 +45,8 @@ async def engine(tmp_path: Path, source: FixedAccounts) -> AsyncIterator[Engine]
     tenants = Tenants(FolderPaths(folders), AccountBook(source))
     made = Engine(EngineConfig(folders, WorkerConfig(workers=3)), tenants)
     yield made
-    await made.stop()
+    if not made._runs.is_stopping:
+        await made.stop()
 
 
 async def send(engine: Engine, tenant: TenantId, prompt_id: str | None = None) -> SubmitResult:
@@ -116,3 +118,53 @@ async def test_tenant_that_is_stopped_has_nothing_left(engine: Engine) -> None:
 async def test_weight_of_an_account_is_shown_as_it_is_now(engine: Engine, source: FixedAccounts) -> None:
     source.change(replace(Account(ALICE), weight=2.5), Account(BOB))
     assert engine.usage(ALICE).weight == 2.5
+
+
+async def test_stopping_engine_accepts_nothing_and_leaves_what_waits_to_the_next_one(
+    engine: Engine, source: FixedAccounts
+) -> None:
+    source.change(Account(ALICE, limits=Limits(max_running=1)), Account(BOB))
+    sent = [(await send(engine, ALICE)).prompt_id for _ in range(3)]
+    ended = await send(engine, BOB)
+    assert engine.interrupt(None, BOB)
+    await idle(engine, BOB)
+    await engine.drain(0)
+    with pytest.raises(CapacityError, match="stopping"):
+        await send(engine, BOB)
+    await engine.stop()
+    again = Engine(engine._config, engine._tenants)
+    assert [record.prompt_id for record in again.pending(ALICE)] == sent
+    assert [record.prompt_id for record in await again.history(BOB, count=9)] == [ended.prompt_id]
+    assert (await send(again, ALICE)).number == 3
+    assert again.running(ALICE) == [], "nothing of the last server begins before there is a worker"
+    await again.stop()
+
+
+async def test_prompt_that_cannot_run_any_more_ends_with_the_reason(engine: Engine, tmp_path: Path) -> None:
+    prompt_id = (await send(engine, ALICE)).prompt_id
+    await engine.drain(0)
+    await engine.stop()
+    (tmp_path / "input" / ALICE / "a.png").unlink()
+    again = Engine(engine._config, engine._tenants)
+    told: list[Notice] = []
+    again.subscribe(told.append)
+    again._pool.has_joined.set()
+    again._runs.start()
+    await idle(again, ALICE)
+    (record,) = await again.history(ALICE, count=9)
+    assert (record.prompt_id, record.status) == (prompt_id, RunStatus.ERROR)
+    failed = record.messages[-1]
+    assert isinstance(failed, RunFailed)
+    assert "accepted earlier and cannot run any more" in failed.exception_message
+    assert [type(notice).__name__ for notice in told][-3:] == ["RunFailed", "QueueChanged", "RunEnded"]
+    await again.stop()
+
+
+async def test_user_interrupt_is_history_even_if_the_server_stops_at_once(engine: Engine) -> None:
+    await send(engine, ALICE)
+    assert engine.interrupt(None, ALICE)
+    await engine.stop()
+    again = Engine(engine._config, engine._tenants)
+    assert again.pending(ALICE) == []
+    assert [record.status for record in await again.history(ALICE, count=9)] == [RunStatus.INTERRUPTED]
+    await again.stop()

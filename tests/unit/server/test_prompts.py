@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import TestClient
 
-from comfyserverless.control.views import RunStatus, SubmitResult
-from comfyserverless.core.ids import PromptId
+from comfyserverless.control.views import RunRecord, RunStatus, SubmitResult
+from comfyserverless.core.ids import DEFAULT_TENANT, PromptId
+from comfyserverless.server.records import history_record
 from comfyserverless.server.routes.prompts import page_of
 from tests.support.fake_engine import FakeEngine
 
@@ -163,6 +164,30 @@ async def test_history_holds_ended_prompts_only(client: Client, engine: FakeEngi
     assert (await client.get("/history?max_items=x")).status == 400
     await client.post("/history", json={"delete": [first, "nope"]})
     assert await (await client.get("/history")).json() == {}
+
+
+@pytest.mark.parametrize("count", [0, 3, 500, 501, 1_203])
+async def test_long_history_is_sent_in_pieces_and_reads_the_same(
+    client: Client, engine: FakeEngine, count: int
+) -> None:
+    for nth in range(count):
+        prompt_id = PromptId(f"p{nth}")
+        record = RunRecord(prompt_id, DEFAULT_TENANT, nth, {}, {}, (), None, nth, RunStatus.SUCCESS, 1, 2)
+        engine.records[prompt_id] = record
+    answer = await client.get("/history")
+    assert (answer.status, answer.content_type) == (200, "application/json")
+    shown = await answer.json()
+    assert list(shown) == [f"p{nth}" for nth in range(count)]
+    assert all(entry == history_record(engine.records[PromptId(key)]) for key, entry in shown.items())
+    page = await (await client.get("/history?max_items=600&offset=1")).json()
+    assert list(page) == list(shown)[1:601]
+
+
+@pytest.mark.parametrize("path", ["/queue", "/history"])
+async def test_deletion_is_answered_when_it_is_on_disk(client: Client, engine: FakeEngine, path: str) -> None:
+    assert (await client.post(path, json={"delete": [UUID]})).status == 200
+    assert (await client.post(path, json={"clear": True})).status == 200
+    assert engine.settlings == 2
 
 
 @pytest.mark.parametrize(
