@@ -101,10 +101,14 @@ class Killer:
         raise BenchError("the workers did not come back")
 
     def strike(self) -> None:
-        """Kill a worker that is there, if one is."""
-        pids = [worker["pid"] for worker in self.state()["workers"] if worker["state"] in ("ready", "busy")]
-        if pids:
-            os.kill(self.random.choice(pids), signal.SIGKILL)
+        """Kill a worker that is there, if one is, and wait until the server has noticed."""
+        state = self.state()
+        pids = [worker["pid"] for worker in state["workers"] if worker["state"] in ("ready", "busy")]
+        if not pids:
+            return
+        os.kill(self.random.choice(pids), signal.SIGKILL)
+        while self.recovery()["workers_lost"] == state["recovery"]["workers_lost"]:
+            time.sleep(0.02)
 
 
 def measure(options: RecoveryOptions) -> dict[str, object]:
@@ -174,8 +178,8 @@ def show(result: dict[str, object]) -> None:
     """Print what happened, and the result as JSON in the last line."""
     with_net = "with" if result["controlnet"] else "without"
     lines = [
-        f"{result['kills']} kills of one of {result['workers']} workers, {result['kills_while_made']} while a picture"
-        f" was made: {result['steps']} steps {with_net} a ControlNet, {result['picture_s']} s",
+        f"{result['kills']} kills of one of {result['workers']} workers, {result['kills_while_made']} while a"
+        f" picture was made: {result['steps']} steps {with_net} a ControlNet, {result['picture_s']} s",
         f"completed {result['completed']}, identical {result['identical']}",
         f"steps taken again for one kill: at most {result['most_steps_recomputed']} (k is {result['k']}), on"
         f" average {result['mean_steps_recomputed']}; {result['restored']} times from a checkpoint",

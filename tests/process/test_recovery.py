@@ -146,7 +146,7 @@ async def history_of(client: Client, prompt_id: str, within_s: float = 60.0) -> 
             await asyncio.sleep(0.05)
 
 
-@pytest.mark.parametrize("sampler", ["heun", "dpmpp_2m_sde", "uni_pc"])
+@pytest.mark.parametrize("sampler", ["heun", "dpmpp_2m_sde", "uni_pc", "dpm_adaptive"])
 async def test_samplers_with_history_survive_a_lost_worker(
     start_server: START, tiny_models: Path, sampler: str
 ) -> None:

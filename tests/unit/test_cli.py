@@ -121,6 +121,12 @@ def test_records_lie_in_the_user_folder_unless_told_otherwise(
         config("--database", "postgresql://x")
 
 
+@pytest.mark.parametrize(("flags", "steps"), [((), None), (("auto",), None), (("0",), 0), (("7",), 7)])
+def test_checkpoints_are_as_often_as_asked_for(flags: tuple[str, ...], steps: int | None) -> None:
+    made = config(*(("--checkpoint-steps", *flags) if flags else ()))
+    assert made.engine.checkpoint_steps == steps
+
+
 def test_problem_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["serve", "--models-dir", "/no/such/folder"]) == 2
     assert capsys.readouterr().err == (

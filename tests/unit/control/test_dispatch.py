@@ -25,15 +25,15 @@ W0, W1 = WorkerId("w0.0"), WorkerId("w1.0")
 class Bench:
     """A dispatcher with a written-down outbox and a clock that ticks."""
 
-    def __init__(self, *workers: WorkerId, overlaps: bool = False) -> None:
+    def __init__(self, *workers: WorkerId, overlaps: bool = False, folder: Path = Path("/nowhere")) -> None:
         self.sent: list[tuple[WorkerId, wire.ToWorker]] = []
         self.outcomes: dict[str, WorkerError | None] = {}
         #: what asking for room will answer, last first.
         self.rooms: list[bool] = []
         self._now_s = 0.0
-        recovery = Recovery(CheckpointFiles(Path("/nowhere"), 0))
+        recovery = Recovery(CheckpointFiles(folder, 1 << 20))
         self.dispatcher = Dispatcher(
-            SchedulingConfig(slack_s=1.0, overlap_callbacks=overlaps),
+            SchedulingConfig(slack_s=1.0, overlap_callbacks=overlaps, checkpoint_steps=1),
             self._send,
             self._clock,
             lambda _: self.rooms.pop(),
@@ -64,7 +64,7 @@ class Bench:
         message = wire.InvocationPublished(InvocationId(name), "out", TensorId(f"p-{name}"), b"there")
         self.dispatcher.published(worker, message)
 
-    def spec(self, name: str, *needs: InvocationId) -> InvocationSpec:
+    def spec(self, name: str, *needs: InvocationId, is_step: bool = False) -> InvocationSpec:
         return InvocationSpec(
             id=InvocationId(name),
             run=RUN,
@@ -74,7 +74,13 @@ class Bench:
             lane="gpu",
             cost_key="f",
             needs=needs,
+            is_step=is_step,
         )
+
+    def orders(self) -> list[tuple[str, bool, str]]:
+        """List what was started: its name, whether a checkpoint is asked for, which one is read."""
+        runs = [m for _, m in self.sent if isinstance(m, wire.RunInvocation)]
+        return [(run.invocation, run.save is not None, run.restore) for run in runs]
 
     def started(self) -> list[str]:
         return [m.invocation for _, m in self.sent if isinstance(m, wire.RunInvocation)]
@@ -101,6 +107,10 @@ class Bench:
     def close(self, *names: str) -> None:
         self.dispatcher.unpin([InvocationId(name) for name in names], "end")
         self.dispatcher.close_run(RUN)
+
+
+def files_in(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
 
 
 async def test_inputs_are_resolved_when_the_invocation_starts() -> None:
@@ -232,6 +242,34 @@ async def test_poison_call_is_given_up_after_two_lost_workers() -> None:
         await bench.dispatcher.value(output)
     await asyncio.sleep(0)
     assert isinstance(bench.outcomes["a"], WorkerError)
+
+
+async def test_a_step_goes_on_from_its_checkpoint_when_its_worker_is_lost(tmp_path: Path) -> None:
+    bench = Bench(W0, folder=tmp_path)
+    bench.dispatcher.submit(Call(bench.spec("a", is_step=True), {"x": 1}, None))
+    bench.submit("b", x=Output(InvocationId("a"), "out"))
+    (file,) = files_in(tmp_path)
+    ref = TensorRef(TensorId("t-a"), (1,), "float32", 4, W0, 0)
+    done = wire.InvocationDone(InvocationId("a"), values.encode({"out": ref}), wire.Timing(), 10, 0.001)
+    bench.dispatcher.done(W0, done)
+    bench.dispatcher.worker_lost(W0)
+    bench.dispatcher.worker_joined(W1, {"gpu": 1})
+    assert bench.orders() == [("a", True, ""), ("b", False, ""), ("a", False, str(file))]
+    assert bench.inputs_of("a") == {}
+    view = bench.dispatcher.recovery()
+    assert (view.workers_lost, view.restored, view.steps_rerun, view.checkpoint_bytes) == (1, 1, 0, 10)
+    bench.finish("a", W1)
+    bench.finish("b", W1)
+    bench.close("a", "b")
+    assert not files_in(tmp_path)
+
+
+async def test_the_order_of_a_worker_that_died_while_it_wrote_leaves_no_file(tmp_path: Path) -> None:
+    bench = Bench(W0, folder=tmp_path)
+    bench.dispatcher.submit(Call(bench.spec("a", is_step=True), {}, None))
+    assert files_in(tmp_path)
+    bench.dispatcher.worker_lost(W0)
+    assert not files_in(tmp_path)
 
 
 async def test_late_result_of_a_closed_run_is_freed() -> None:
