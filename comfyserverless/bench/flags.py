@@ -60,7 +60,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         metavar="GBIT",
         help="gigabits a second of the emulated link to the device, for `load` and `switch`"
-        " (default: one with which loading takes 3 and 5 times as long as computing)",
+        " (default: one with which loading takes 3 and 8 times as long as computing)",
     )
     _add_recovery_flags(parser)
 
