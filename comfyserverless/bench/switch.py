@@ -3,8 +3,8 @@
 Run as `python -m comfyserverless.bench.switch OPTIONS` (JSON). The same worker code runs with each policy of
 residency: ours by layer, whole workflows, whole models, and none. All but ours load whole models before they
 compute. The link to the device is emulated, so that loading a checkpoint takes a chosen multiple of computing a
-picture; the paper (section 5.1) measured 3 to 13 times for the parts of Flux. The larger it is, the more there is
-to hide.
+picture; the paper (section 5.1) measured 3 to 13 times for the parts of Flux. The larger it is, the more there
+is to hide.
 """
 
 from __future__ import annotations
