@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 from aiohttp import web
@@ -22,6 +23,7 @@ from comfyserverless.control.accounts.tenants import Tenants
 from comfyserverless.control.engine import Engine
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.records.lock import FolderLock
+from comfyserverless.control.records.opening import MEMORY
 from comfyserverless.core.config import Folders, ServerConfig
 from comfyserverless.core.errors import ConfigError
 from comfyserverless.server.app import build_app
@@ -39,7 +41,11 @@ def serve(config: ServerConfig, logs: LogTape) -> int:
     listeners = bind(config.listen, config.port)  # first: a start that fails here may have a twin that runs
     try:
         check_strangers(config, listeners)
-        with FolderLock(config.engine.folders.user):
+        with ExitStack() as locks:
+            locks.enter_context(FolderLock(config.engine.folders.user))
+            if config.engine.database not in ("", MEMORY):
+                records = Path(config.engine.database)
+                locks.enter_context(FolderLock(records.parent, records.name))
             prepare_folders(config.engine.folders)
             try:
                 return asyncio.run(_serve(config, listeners, logs))

@@ -1,4 +1,4 @@
-"""Let one server at a time use a user folder, with the records in it."""
+"""Let one server at a time use a user folder and a file of records."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ FILE_NAME = "server.lock"
 class FolderLock:
     """Hold a folder while the process lives; the kernel lets go of it whichever way the process ends.
 
-    Raises ConfigError, with the other server's process id, if the folder is taken or cannot be written.
+    file: hold this file of the folder only. Raises ConfigError, with the other server's process id, if it is
+    taken, or the folder cannot be written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        path = folder / FILE_NAME
+    def __init__(self, folder: Path, file: str | None = None) -> None:
+        path = folder / (FILE_NAME if file is None else f"{file}.lock")
+        held = f"the folder {folder}" if file is None else str(folder / file)
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -33,8 +35,8 @@ class FolderLock:
             holder = os.read(self._file, 32).decode(errors="replace").strip() or "unknown"
             os.close(self._file)
             raise ConfigError(
-                f"Another server (process {holder}) uses the folder {folder};"
-                " stop it, or choose other folders with --base-directory"
+                f"Another server (process {holder}) uses {held}; stop it, or choose another place with"
+                f" {'--base-directory' if file is None else '--database'}"
             ) from exc
         except OSError as exc:  # some network file systems have no locks
             log.warning("Cannot lock %s (%s): never start two servers on it", path, exc.strerror)
