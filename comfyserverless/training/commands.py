@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 import os
+import signal
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from comfyserverless.core.errors import ConfigError
 
 _MOST_PROCESSES = 64
+_KINDS = ("checkpoints", "loras", "controlnet", "embeddings")
+"""Folders of the models folder that a training writes into."""
+_ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +44,22 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """Do what was asked; returns the exit code. Raises ConfigError for a bad flag."""
-    if arguments.action == "evaluate":
-        from comfyserverless.training.evaluation.flags import run_evaluate
+    with _tidy_at_sigterm():
+        if arguments.action == "evaluate":
+            from comfyserverless.training.evaluation.flags import run_evaluate
 
-        return run_evaluate(arguments, argv)
-    return _train(arguments)
+            return run_evaluate(arguments, argv)
+        return _train(arguments)
+
+
+@contextmanager
+def _tidy_at_sigterm() -> Iterator[None]:
+    """Leave by way of an exception when told to end, so that what was started ends too."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED_BY_SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _train(arguments: argparse.Namespace) -> int:
@@ -49,24 +69,68 @@ def _train(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"--seed {arguments.seed}: must not be negative")
     out = arguments.out.resolve()
     work = (arguments.work or out / "work").resolve()
-    for folder in (out, work):
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as exc:
-            raise ConfigError(f"{folder}: cannot be made: {exc.strerror}") from exc
+    for folder in (*(out / kind for kind in _KINDS), work):
+        _make_folder(folder)
     from comfyserverless.training.pipeline import Job
     from comfyserverless.training.recipe import FULL, SMOKE
 
-    _train_together(Job(SMOKE if arguments.smoke else FULL, work, out, arguments.seed), arguments.processes)
+    recipe = SMOKE if arguments.smoke else FULL
+    _claim(work, {"seed": arguments.seed, "recipe": repr(dataclasses.astuple(recipe))})
+    _train_together(Job(recipe, work, out, arguments.seed), arguments.processes)
     print(f"wrote {out}: serve it with `comfyserverless serve --models-dir {out}`")
     return 0
 
 
+def _make_folder(folder: Path) -> None:
+    """Make a folder to write into; what cannot be written is found out now, not after an hour."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise ConfigError(f"{folder}: cannot be made: {exc.strerror}") from exc
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"{folder}: may not be written")
+
+
+def _claim(work: Path, training: dict[str, object]) -> None:
+    """Write down whose states a folder holds. Raises ConfigError if they are of another training."""
+    note = work / "training.json"
+    wanted = json.dumps(training)
+    if note.exists() and note.read_text() != wanted and any(work.glob("*.pt")):
+        raise ConfigError(
+            f"{work}: holds states of a training with another --smoke or --seed, or of another version; "
+            "remove it, or choose another --work"
+        )
+    note.write_text(wanted)
+
+
 def _train_together(job: object, processes: int) -> None:
-    from torch.multiprocessing.spawn import spawn
+    from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
 
-    from comfyserverless.training.pipeline import train_in_crew
+    from comfyserverless.training.pipeline import complaint_file, train_in_crew
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="comfyserverless-demo-") as folder:
         meeting = Path(folder) / "meeting"
-        spawn(train_in_crew, (processes, job, meeting), nprocs=processes)
+        crew = _start(lambda: spawn(train_in_crew, (processes, job, meeting), nprocs=processes, join=False))
+        try:
+            while not crew.join():
+                pass
+        except ProcessExitedException as exc:
+            raise ConfigError(f"{exc}; the same command goes on from the last saved state") from exc
+        except ProcessRaisedException as exc:
+            complaint = complaint_file(meeting)
+            if not complaint.exists():
+                raise
+            raise ConfigError(complaint.read_text()) from exc
+        finally:
+            for process in crew.processes:
+                process.kill()
+                process.join()
+
+
+def _start(spawned: Callable[[], Any]) -> Any:
+    """Start processes that Ctrl-C does not reach while they load: this one ends them."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        return spawned()
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import copy
 import math
 import os
+import pickle
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from comfyserverless.core.errors import ConfigError
 from comfyserverless.training.crew import Crew
 from comfyserverless.training.muon import Muon
 
@@ -26,6 +29,17 @@ _LEAST_RATE_SHARE = 0.005
 _CLIP_NORM = 1.0
 _SMOOTHING = 0.98
 _SAVES = 25
+_UNREADABLE = (
+    OSError,
+    EOFError,
+    RuntimeError,
+    pickle.UnpicklingError,
+    LookupError,
+    ValueError,
+    TypeError,
+    AttributeError,
+)
+"""What torch raises for a file that is cut short, of another kind, or of networks of another shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +115,22 @@ def load_finished(module: nn.Module, name: str, folder: Path) -> bool:
     path = folder / f"{name}.pt"
     if not path.exists():
         return False
-    module.load_state_dict(torch.load(path))
+    try:
+        module.load_state_dict(_read(path))
+    except _UNREADABLE as exc:
+        raise _unreadable(path) from exc
     return True
+
+
+def _read(path: Path) -> Any:
+    """Load what `save` wrote: a zip archive; for other content torch guesses, and raises just anything."""
+    if not zipfile.is_zipfile(path):
+        raise ValueError("not an archive")
+    return torch.load(path)
+
+
+def _unreadable(path: Path) -> ConfigError:
+    return ConfigError(f"{path}: damaged, or not a state of this training; remove it to train its stage anew")
 
 
 class _Learner:
@@ -115,7 +143,10 @@ class _Learner:
         self.average = copy.deepcopy(stage.module).requires_grad_(False)
         self._step = 0
         if state_file.exists():
-            self._load(torch.load(state_file))
+            try:
+                self._load(_read(state_file))
+            except _UNREADABLE as exc:
+                raise _unreadable(state_file) from exc
 
     def train(self, seed: int) -> None:
         pace, crew = self._stage.pace, self._crew

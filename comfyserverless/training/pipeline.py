@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import signal
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from comfyserverless.core.errors import ConfigError
 from comfyserverless.demo.places import DEMO_CHECKPOINT, DEMO_CONTROLNET, DEMO_LORA
 from comfyserverless.training.crew import Crew, join, leave
 from comfyserverless.training.export import save_checkpoint, save_controlnet, save_lora, save_word
@@ -38,12 +40,24 @@ class Job:
 
 
 def train_in_crew(rank: int, size: int, job: Job, meeting: Path) -> None:
-    """Take part in a training as process `rank` of `size`."""
+    """Take part in a training as process `rank` of `size`.
+
+    What the user has to correct is left as text in the file `complaint_file(meeting)` before it is raised.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     crew = join(rank, size, meeting)
     try:
         _Training(job, crew).run()
+    except (ConfigError, OSError) as exc:
+        complaint_file(meeting).write_text(str(exc))
+        raise
     finally:
         leave(crew)
+
+
+def complaint_file(meeting: Path) -> Path:
+    """Return the file that holds why a process ended early."""
+    return meeting.with_name("complaint")
 
 
 class _Training:

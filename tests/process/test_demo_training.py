@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,18 @@ def train(out: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, capture_output=True, text=True, timeout=280, env=os.environ | TEST_ENV, check=False
     )
+
+
+def group_ends(group: int) -> bool:
+    """Tell whether every process of a group is gone in a while; the dead ones wait to be reaped."""
+    until_s = time.monotonic() + 10
+    while time.monotonic() < until_s:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
 
 
 def reference(path: Path) -> FileRef:
@@ -42,6 +56,9 @@ def test_every_stage_runs_in_two_processes_and_its_file_loads(tmp_path: Path) ->
             "embeddings/night_star.safetensors",
         ]
     )
+    other = train(tmp_path, "--smoke", "--processes", "2", "--seed", "1")
+    assert other.returncode == 2
+    assert f"{tmp_path / 'work'}: holds states of a training with another" in other.stderr
     pool, base = ModelPool(), reference(tmp_path / "checkpoints" / DEMO_CHECKPOINT)
     lora = LoraRef(reference(tmp_path / "loras" / DEMO_LORA), 1.0)
     x, t, context = torch.zeros(1, 4, 8, 8), torch.tensor([500]), torch.zeros(1, 77, 64)
@@ -66,3 +83,44 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     result = train(tmp_path / "file" / "out", "--smoke")
     assert result.returncode == 2
     assert str(tmp_path / "file" / "out") in result.stderr
+
+
+def test_a_folder_that_a_file_stands_in_for_is_named_before_anything_is_trained(tmp_path: Path) -> None:
+    (tmp_path / "loras").write_text("")
+    result = train(tmp_path, "--smoke")
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"comfyserverless: {tmp_path / 'loras'}: ")
+
+
+@pytest.mark.timeout(120)
+def test_a_damaged_state_ends_the_training_with_one_line(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "autoencoder.pt").write_text("junk")
+    result = train(tmp_path, "--smoke", "--processes", "2")
+    assert result.returncode == 2
+    assert f"comfyserverless: {tmp_path / 'work' / 'autoencoder.pt'}: damaged" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_training_that_is_ended_takes_its_processes_along(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "comfyserverless", "demo", "train", "--smoke", "--processes", "2"]
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out")],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | TEST_ENV | {"TMPDIR": str(temporary)},
+        start_new_session=True,
+    ) as process:
+        while process.poll() is None and not any(temporary.glob("comfyserverless-*")):
+            time.sleep(0.05)
+        time.sleep(1.0)
+        os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "Traceback" not in said
+    assert list(temporary.glob("comfyserverless-*")) == []
+    assert group_ends(process.pid)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -12,10 +18,11 @@ from PIL import Image
 
 from comfyserverless.demo.places import DEMO_CHECKPOINT
 from comfyserverless.training.evaluation import add_evaluate_flags, run_evaluate
-from comfyserverless.training.evaluation.asking import Artist, AskingError
+from comfyserverless.training.evaluation.asking import Artist, AskingError, question_graph
+from comfyserverless.training.evaluation.questions import single_questions
 from comfyserverless.training.evaluation.samples import run_samples
 from tests.support.drawing import GRAPHS, node, pixels
-from tests.support.server import RunningServer
+from tests.support.server import TEST_ENV, RunningServer
 
 
 def evaluate(*argv: str) -> int:
@@ -68,3 +75,45 @@ def test_graph_that_ends_without_a_picture_is_an_error(server: RunningServer) ->
     }
     with pytest.raises(AskingError, match="without a picture"):
         list(Artist(server.url).draw([latents_only]))
+
+
+def group_ends(group: int) -> bool:
+    """Tell whether every process of a group is gone in a while; the dead ones wait to be reaped."""
+    until_s = time.monotonic() + 10
+    while time.monotonic() < until_s:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def queue_length(server: RunningServer) -> int:
+    """Return how many prompts wait or run."""
+    with urllib.request.urlopen(f"{server.url}/prompt", timeout=30) as answer:
+        return int(json.load(answer)["exec_info"]["queue_remaining"])
+
+
+def test_what_is_not_drawn_when_an_evaluation_ends_is_taken_back(server: RunningServer) -> None:
+    questions = single_questions(40, seed=5)
+    pictures = Artist(server.url).draw([question_graph(question, DEMO_CHECKPOINT) for question in questions])
+    next(pictures)
+    pictures.close()
+    until_s = time.monotonic() + 5  # 39 pictures take much longer
+    while (left := queue_length(server)) and time.monotonic() < until_s:
+        time.sleep(0.02)
+    assert left == 0
+
+
+@pytest.mark.timeout(90)
+def test_an_evaluation_that_is_told_to_end_ends_its_server(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "comfyserverless", "demo", "evaluate", "--prompts", "50"]
+    environment = os.environ | TEST_ENV | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, start_new_session=True) as process:
+        while process.poll() is None and not list(tmp_path.glob("*/server.log")):
+            time.sleep(0.05)
+        process.terminate()
+    assert process.returncode == 128 + signal.SIGTERM
+    assert list(tmp_path.iterdir()) == []
+    assert group_ends(process.pid)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import tempfile
 import time
@@ -9,8 +10,8 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,15 +74,30 @@ class Artist:
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
 
-    def draw(self, graphs: Sequence[Graph]) -> Iterator[bytes]:
+    def draw(self, graphs: Sequence[Graph]) -> Generator[bytes, None, None]:
         """Yield the first picture of every graph as PNG, in order; all are queued at once.
 
+        Close the iterator to end early: what is not drawn by then is taken back from the server.
         Raises ConfigError if nobody answers at the URL, and AskingError if a graph is refused or fails.
         """
-        for prompt_id in [self._submit(graph) for graph in graphs]:
-            entry = self._first_picture(prompt_id)
-            query = urllib.parse.urlencode({key: entry[key] for key in ("filename", "subfolder", "type")})
-            yield self._request(f"/view?{query}")
+        waiting: list[str] = []
+        try:
+            for graph in graphs:
+                waiting.append(self._submit(graph))
+            while waiting:
+                picture = self._view(self._first_picture(waiting[0]))
+                del waiting[0]
+                yield picture
+        finally:
+            self._take_back(waiting)
+
+    def _take_back(self, prompt_ids: Sequence[str]) -> None:
+        """Remove prompts from the queue, and interrupt the first one; the server may be gone meanwhile."""
+        if not prompt_ids:
+            return
+        with suppress(ConfigError, AskingError):
+            self._request("/queue", json.dumps({"delete": list(prompt_ids)}).encode(), "application/json")
+            self._request("/interrupt", json.dumps({"prompt_id": prompt_ids[0]}).encode(), "application/json")
 
     def upload(self, picture: Path) -> None:
         """Put a picture into the server's input folder under its own name; replaces one of that name."""
@@ -92,13 +108,19 @@ class Artist:
         self._request("/upload/image", body, f"multipart/form-data; boundary={mark}")
 
     def _submit(self, graph: Graph) -> str:
-        answer = self._request("/prompt", json.dumps({"prompt": graph}).encode(), "application/json")
-        return str(json.loads(answer)["prompt_id"])
+        answer = self._object("/prompt", json.dumps({"prompt": graph}).encode(), "application/json")
+        if "prompt_id" not in answer:
+            raise self._foreign("/prompt")
+        return str(answer["prompt_id"])
+
+    def _view(self, picture: dict[str, str]) -> bytes:
+        query = urllib.parse.urlencode({key: picture[key] for key in ("filename", "subfolder", "type")})
+        return self._request(f"/view?{query}")
 
     def _first_picture(self, prompt_id: str) -> dict[str, str]:
         deadline_s = time.monotonic() + _PICTURE_TIMEOUT_S
         while time.monotonic() < deadline_s:
-            entry = json.loads(self._request(f"/history/{prompt_id}")).get(prompt_id)
+            entry = self._object(f"/history/{prompt_id}").get(prompt_id)
             if entry is None:
                 time.sleep(_POLL_S)
                 continue
@@ -108,15 +130,27 @@ class Artist:
             raise AskingError(f"a prompt ended without a picture: {json.dumps(entry['status'])}")
         raise AskingError(f"no picture within {_PICTURE_TIMEOUT_S:.0f} s")
 
-    def _request(self, path: str, body: bytes | None = None, kind: str = "") -> bytes:
-        request = urllib.request.Request(self._url + path, body, {"Content-Type": kind} if kind else {})
+    def _object(self, path: str, body: bytes | None = None, kind: str = "") -> Graph:
         try:
+            answer = json.loads(self._request(path, body, kind))
+        except ValueError as exc:
+            raise self._foreign(path) from exc
+        if not isinstance(answer, dict):
+            raise self._foreign(path)
+        return answer
+
+    def _foreign(self, path: str) -> ConfigError:
+        return ConfigError(f"--server {self._url}: the answer to {path} is not that of a ComfyUI server")
+
+    def _request(self, path: str, body: bytes | None = None, kind: str = "") -> bytes:
+        try:
+            request = urllib.request.Request(self._url + path, body, {"Content-Type": kind} if kind else {})
             with urllib.request.urlopen(request, timeout=_REQUEST_TIMEOUT_S) as answer:
                 data: bytes = answer.read()
         except urllib.error.HTTPError as exc:
             raise AskingError(
                 f"{path} was answered with {exc.code}: {exc.read().decode(errors='replace')}"
             ) from exc
-        except (urllib.error.URLError, ConnectionError, TimeoutError) as exc:
+        except (OSError, http.client.HTTPException, ValueError) as exc:  # ValueError: not a URL
             raise ConfigError(f"--server {self._url}: {exc}") from exc
         return data

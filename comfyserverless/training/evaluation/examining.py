@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from contextlib import closing
 
 import numpy as np
 from PIL import Image
@@ -17,8 +18,9 @@ from comfyserverless.training.evaluation.report import Answer
 
 def examine(questions: Sequence[Question], url: str, checkpoint: str) -> list[Answer]:
     """Have a server draw all questions, and judge the pictures. Raises ConfigError, AskingError."""
-    pictures = Artist(url).draw([question_graph(question, checkpoint) for question in questions])
-    return [_answer(question, png) for question, png in zip(questions, pictures, strict=True)]
+    graphs = [question_graph(question, checkpoint) for question in questions]
+    with closing(Artist(url).draw(graphs)) as pictures:
+        return [_answer(question, png) for question, png in zip(questions, pictures, strict=True)]
 
 
 def _answer(question: Question, png: bytes) -> Answer:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,12 +60,15 @@ def _evaluate(arguments: argparse.Namespace) -> int:
         questions += more_questions(max(1, arguments.prompts // _OTHERS_SHARE), arguments.seed)
     with server_url(arguments.server, arguments.models_dir) as url:
         answers = examine(questions, url, arguments.checkpoint)
-    if arguments.sheet is not None:
-        save_sheet(answers, arguments.sheet)
     figures = summary(answers, arguments.checkpoint, arguments.seed)
     if not arguments.json:
         print(table(answers))
     print(json.dumps(figures))
+    if arguments.sheet is not None:  # last: what was found is not lost with a full disk
+        try:
+            save_sheet(answers, arguments.sheet)
+        except OSError as exc:
+            raise ConfigError(f"--sheet {arguments.sheet}: cannot be written: {exc.strerror or exc}") from exc
     return 0 if figures["passed"] else 1
 
 
@@ -82,3 +86,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"--sheet {sheet}: must end in .png")
     if not sheet.resolve().parent.is_dir():
         raise ConfigError(f"--sheet {sheet}: there is no folder {sheet.parent}")
+    if sheet.is_dir():
+        raise ConfigError(f"--sheet {sheet}: is a folder")
+    if not os.access(sheet if sheet.exists() else sheet.resolve().parent, os.W_OK):
+        raise ConfigError(f"--sheet {sheet}: may not be written")

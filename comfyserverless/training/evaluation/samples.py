@@ -10,6 +10,7 @@ import io
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -65,8 +66,8 @@ def run_samples(graphs: Path, url: str) -> dict[str, bytes]:
     for picture in sorted((graphs / "inputs").glob("*.png")):
         artist.upload(picture)
     paths = [path for path in sorted(graphs.glob("*.json")) if not path.name.endswith(".expect.json")]
-    pictures = artist.draw([json.loads(path.read_text()) for path in paths])
-    return {path.stem: picture for path, picture in zip(paths, pictures, strict=True)}
+    with closing(artist.draw([json.loads(path.read_text()) for path in paths])) as pictures:
+        return {path.stem: picture for path, picture in zip(paths, pictures, strict=True)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

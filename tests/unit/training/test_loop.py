@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from comfyserverless.core.errors import ConfigError
 from comfyserverless.training.crew import Crew
 from comfyserverless.training.loop import Pace, Turn, rate_share, run_stage
 
@@ -80,3 +81,19 @@ def test_the_rate_warms_up_and_ends_near_zero() -> None:
     assert rate_share(0.05) > 0.95
     assert rate_share(0.5) == pytest.approx(0.5, abs=0.02)
     assert rate_share(1.0) < 0.01
+
+
+@pytest.mark.parametrize("name", ["fit.pt", "fit.state.pt"])
+@pytest.mark.parametrize("content", ["", "junk", "junk\n", "cut", "other shape", "no mapping"])
+def test_a_damaged_state_is_named(tmp_path: Path, name: str, content: str) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    if content == "cut":
+        torch.save(Fit(PACE).module.state_dict(), path)
+        path.write_bytes(path.read_bytes()[:-100])
+    elif content == "other shape":
+        torch.save(nn.Linear(2, 2).state_dict(), path)
+    elif content == "no mapping":
+        torch.save(3, path)
+    with pytest.raises(ConfigError, match=str(path)):
+        run_stage(Fit(PACE), Crew(), tmp_path, seed=1)

@@ -29,6 +29,7 @@ def test_demo_model_is_judged_by_default() -> None:
         (("--seed", "-1"), "--seed -1"),
         (("--sheet", "sheet.jpg"), "--sheet sheet.jpg"),
         (("--sheet", "nowhere/sheet.png"), "nowhere"),
+        (("--sheet", "folder.png"), "--sheet folder.png"),
         (("--models-dir", "nowhere"), "--models-dir nowhere"),
         (("--server", "127.0.0.1:1"), "--server 127.0.0.1:1"),
         (("--server", "http://127.0.0.1:1", "--prompts", "1"), "--server http://127.0.0.1:1"),
@@ -39,5 +40,6 @@ def test_bad_flag_is_named(
     argv: tuple[str, ...], named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.png").mkdir()
     with pytest.raises(ConfigError, match=named):
         run_evaluate(parse(*argv), argv)
