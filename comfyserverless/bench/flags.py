@@ -118,13 +118,21 @@ def _run_overhead(arguments: argparse.Namespace, checkpoint: Path) -> int:
     return 0
 
 
+def _control_net_of(arguments: argparse.Namespace, checkpoint: Path) -> Path | None:
+    """Return the ControlNet that is asked for, else the demo model's if that is the checkpoint."""
+    if arguments.control_net is not None:
+        return _file("--control-net", arguments.control_net)
+    demo = demo_models_folder() / "controlnet" / DEMO_CONTROLNET
+    return demo.resolve() if checkpoint.name == DEMO_CHECKPOINT and demo.is_file() else None
+
+
 def _run_controlnet(arguments: argparse.Namespace, checkpoint: Path) -> int:
     from comfyserverless.bench.controlnet import measure, show
     from comfyserverless.bench.workload import Workload
 
-    if arguments.control_net is None:
+    control_net = _control_net_of(arguments, checkpoint)
+    if control_net is None:
         raise ConfigError("--control-net is missing: a ControlNet that fits the checkpoint")
-    control_net = _file("--control-net", arguments.control_net)
     workload = Workload(checkpoint, arguments.steps, arguments.size, arguments.threads)
     show(measure(workload, control_net, arguments.rounds))
     return 0
@@ -133,14 +141,11 @@ def _run_controlnet(arguments: argparse.Namespace, checkpoint: Path) -> int:
 def _run_recovery(arguments: argparse.Namespace, checkpoint: Path) -> int:
     from comfyserverless.bench.recovery import RecoveryOptions, measure, show
 
-    controlnet: Path | None = arguments.control_net
-    demo = demo_models_folder() / "controlnet" / DEMO_CONTROLNET
-    if controlnet is None and checkpoint.name == DEMO_CHECKPOINT and demo.is_file():
-        controlnet = demo
+    controlnet = _control_net_of(arguments, checkpoint)
     result = measure(
         RecoveryOptions(
             str(checkpoint),
-            "" if controlnet is None else str(_file("--control-net", controlnet)),
+            "" if controlnet is None else str(controlnet),
             kills=arguments.kills,
             checkpoint_steps=arguments.checkpoint_steps,
             workers=arguments.workers,

@@ -55,6 +55,16 @@ def test_a_new_lora_reloads_nothing_of_the_base() -> None:
     assert last["first_vs_warm"] < 2
 
 
+def test_a_second_worker_draws_the_same_pictures_with_control_nets() -> None:
+    done = bench("--rounds", "1", "--steps", "3", "--size", "64", measurement="controlnet")
+    assert done.returncode == 0, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (last["bench"], last["identical"]) == ("controlnet", {"1": True, "2": True})
+    assert last["measured_steps"] == 2
+    assert all(1 < bound <= 2 for bound in last["bound"].values())
+    assert last["speedup"].keys() == last["of_bound"].keys() == {"1", "2"}
+
+
 def test_pictures_whose_workers_are_killed_lose_no_more_than_k_steps(tiny_models: Path) -> None:
     done = bench(
         "--checkpoint",
