@@ -80,6 +80,13 @@ def _add_recovery_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, _argv: Sequence[str]) -> int:
     """Measure and print; returns the exit code. Raises ConfigError for a bad flag."""
+    from comfyserverless.bench.serving import tidy_at_sigterm
+
+    with tidy_at_sigterm():
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     name: str = arguments.measurement
     arguments.rounds = _DEFAULT_ROUNDS[name] if arguments.rounds is None else arguments.rounds
     arguments.steps = _DEFAULT_STEPS[name] if arguments.steps is None else arguments.steps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +19,8 @@ from typing import IO
 from comfyserverless.core.errors import ComfyServerlessError
 
 _START_TIMEOUT_S = 120.0
+_END_TIMEOUT_S = 20.0
+_ENDED_BY_SIGTERM = 143
 
 
 class BenchError(ComfyServerlessError):
@@ -51,7 +54,26 @@ def running(command: list[str], threads: int, out: IO[str] | int) -> Iterator[su
         try:
             yield process
         finally:
-            process.terminate()
+            _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End a process, and wait for it: its folder is removed next."""
+    process.terminate()
+    try:
+        process.wait(_END_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+@contextmanager
+def tidy_at_sigterm() -> Iterator[None]:
+    """Leave by way of an exception when told to end, so that what was started ends too."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED_BY_SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _wait_ready(url: str, process: subprocess.Popen[str], log: Path, workers: int) -> None:

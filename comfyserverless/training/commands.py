@@ -7,13 +7,12 @@ import dataclasses
 import json
 import os
 import signal
-import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from comfyserverless.bench.serving import tidy_at_sigterm
 from comfyserverless.core.errors import ConfigError
 
 _MOST_PROCESSES = 64
@@ -44,22 +43,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace, argv: Sequence[str]) -> int:
     """Do what was asked; returns the exit code. Raises ConfigError for a bad flag."""
-    with _tidy_at_sigterm():
+    with tidy_at_sigterm():
         if arguments.action == "evaluate":
             from comfyserverless.training.evaluation.flags import run_evaluate
 
             return run_evaluate(arguments, argv)
         return _train(arguments)
-
-
-@contextmanager
-def _tidy_at_sigterm() -> Iterator[None]:
-    """Leave by way of an exception when told to end, so that what was started ends too."""
-    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_ENDED_BY_SIGTERM))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _train(arguments: argparse.Namespace) -> int:

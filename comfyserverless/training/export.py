@@ -39,6 +39,7 @@ _FIXED = {
 }
 _BLOCKS_PER_LEVEL = 1
 _LEVELS = 3
+_READABLE = 0o644
 
 
 def original_name(name: str) -> str:
@@ -121,4 +122,5 @@ def _write(tensors: Tensors, path: Path, metadata: Mapping[str, str] | None = No
     path.parent.mkdir(parents=True, exist_ok=True)
     staging = path.with_name(path.name + ".tmp")
     save_file(dict(tensors), staging, dict(metadata or {}))
+    staging.chmod(_READABLE)  # a temporary file is made for its owner alone; models are read by servers
     os.replace(staging, path)

@@ -147,6 +147,11 @@ def test_a_word_is_found_by_its_name(checkpoint: FileRef, tmp_path: Path) -> Non
     assert not torch.equal(encoder.encode("embedding:shine")[0], encoder.encode("embedding:other")[0])
 
 
+def test_other_users_may_read_what_is_written(tmp_path: Path) -> None:
+    save_word(torch.ones(2, 64), path := tmp_path / "shine.safetensors")
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
 def test_what_is_not_finite_is_never_written(tmp_path: Path) -> None:
     with pytest.raises(ArithmeticError, match="not finite"):
         save_word(torch.tensor([[float("nan")]]), tmp_path / "bad.safetensors")
