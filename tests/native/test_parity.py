@@ -20,7 +20,7 @@ from comfyserverless.dataplane import _python
 native = pytest.importorskip("comfyserverless._native", reason="the native extension was not built")
 
 BOTH = pytest.mark.parametrize("parts", [native, _python], ids=["native", "python"])
-STUB = Path(native.__file__).parent / "_native.pyi"
+STUB = Path(__file__).parents[2] / "comfyserverless" / "_native.pyi"
 
 
 @st.composite

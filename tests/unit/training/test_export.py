@@ -117,10 +117,10 @@ def test_a_lora_adds_what_it_learnt(networks: tuple[Drawer, SlimAutoencoder], tm
     assert torch.equal(drawer.unet(x, t, context).sample, plain), "an untrained LoRA changes nothing"
     with torch.no_grad():
         for _, up in stage.pairs().values():
-            up.normal_(std=0.02, generator=generator(6))
+            up.normal_(std=0.1, generator=generator(6))
     save_lora(stage.pairs(), file := tmp_path / "lora.safetensors")
     changed = drawer.unet(x, t, context).sample
-    assert (changed - plain).abs().max() > 10 * HALF * plain.abs().max()
+    assert (changed - plain).abs().max() > 5 * HALF * plain.abs().max()
     ref = ModelRef(reference(base), (LoraRef(reference(file), 1.0),))
     close(ModelPool().diffusion(ref).predict(x, t, context), changed)
 

@@ -22,10 +22,11 @@ def test_singular_values_come_near_one_and_vectors_stay(shape: tuple[int, int]) 
 
 def test_it_minimises_and_leaves_what_has_no_gradient() -> None:
     torch.manual_seed(0)
-    target = torch.randn(6, 3, 3, 3)
+    target = torch.randn(6, 3, 3, 3) * 0.3
     weight, idle = nn.Parameter(torch.zeros(6, 3, 3, 3)), nn.Parameter(torch.ones(2, 2))
     optimizer = Muon([weight, idle], lr=0.05, weight_decay=0.0)
-    for _ in range(150):
+    for step in range(150):
+        optimizer.param_groups[0]["lr"] = 0.05 * (1 - step / 150)
         optimizer.zero_grad()
         (weight - target).square().sum().backward()
         optimizer.step()
