@@ -122,10 +122,10 @@ async def test_killed_under_load_no_accepted_prompt_is_lost_and_no_file_is_saved
     moments, load = random.Random(seed), Load()
     for _ in range(KILLS):
         server = start("--workers", "1")
-        senders = [asyncio.create_task(load.send(server.url)) for _ in range(AT_ONCE)]
         if moments.random() < 0.7:  # the others are killed while their workers are still loading
             async with Client(server.url) as client:
                 await client.wait_for_workers(within_s=WITHIN_S)
+        senders = [asyncio.create_task(load.send(server.url)) for _ in range(AT_ONCE)]
         await asyncio.sleep(moments.uniform(0.05, 1.5))
         kill(server)
         await asyncio.gather(*senders)
