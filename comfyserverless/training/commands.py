@@ -8,9 +8,8 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from comfyserverless.bench.serving import tidy_at_sigterm
 from comfyserverless.core.errors import ConfigError
@@ -93,14 +92,20 @@ def _claim(work: Path, training: dict[str, object]) -> None:
 
 
 def _train_together(job: object, processes: int) -> None:
+    from multiprocessing.resource_tracker import ensure_running
+
     from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
 
     from comfyserverless.training.pipeline import complaint_file, train_in_crew
 
     with tempfile.TemporaryDirectory(prefix="comfyserverless-demo-") as folder:
         meeting = Path(folder) / "meeting"
-        crew = _start(lambda: spawn(train_in_crew, (processes, job, meeting), nprocs=processes, join=False))
+        # Ctrl-C waits until there is a crew; its processes, which do not hear it while they load, are ended here.
+        ensure_running()  # would unblock signals at its first start
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        crew = spawn(train_in_crew, (processes, job, meeting), nprocs=processes, join=False)
         try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             while not crew.join():
                 pass
         except ProcessExitedException as exc:
@@ -114,12 +119,3 @@ def _train_together(job: object, processes: int) -> None:
             for process in crew.processes:
                 process.kill()
                 process.join()
-
-
-def _start(spawned: Callable[[], Any]) -> Any:
-    """Start processes that Ctrl-C does not reach while they load: this one ends them."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        return spawned()
-    finally:
-        signal.signal(signal.SIGINT, before)

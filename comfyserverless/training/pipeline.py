@@ -44,6 +44,8 @@ def train_in_crew(rank: int, size: int, job: Job, meeting: Path) -> None:
 
     What the user has to correct is left as text in the file `complaint_file(meeting)` before it is raised.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # drops one that has waited: the first process ends us then
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     signal.signal(signal.SIGINT, signal.default_int_handler)
     crew = join(rank, size, meeting)
     try:

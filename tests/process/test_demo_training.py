@@ -104,7 +104,10 @@ def test_a_damaged_state_ends_the_training_with_one_line(tmp_path: Path) -> None
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_training_that_is_ended_takes_its_processes_along(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("after_s", [0.0, 1.0])
+def test_a_training_that_is_ended_takes_its_processes_along(
+    tmp_path: Path, number: signal.Signals, after_s: float
+) -> None:
     command = [sys.executable, "-m", "comfyserverless", "demo", "train", "--smoke", "--processes", "2"]
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -117,7 +120,7 @@ def test_a_training_that_is_ended_takes_its_processes_along(tmp_path: Path, numb
     ) as process:
         while process.poll() is None and not any(temporary.glob("comfyserverless-*")):
             time.sleep(0.05)
-        time.sleep(1.0)
+        time.sleep(after_s)
         os.killpg(process.pid, number) if number == signal.SIGINT else process.send_signal(number)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 128 + number
