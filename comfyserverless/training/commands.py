@@ -100,7 +100,7 @@ def _train_together(job: object, processes: int) -> None:
 
     with tempfile.TemporaryDirectory(prefix="comfyserverless-demo-") as folder:
         meeting = Path(folder) / "meeting"
-        # Ctrl-C waits until there is a crew; its processes, which do not hear it while they load, are ended here.
+        # Ctrl-C waits until there is a crew; its processes, deaf while they load, are ended here.
         ensure_running()  # would unblock signals at its first start
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         crew = spawn(train_in_crew, (processes, job, meeting), nprocs=processes, join=False)
