@@ -102,6 +102,11 @@ def test_a_damaged_state_ends_the_training_with_one_line(tmp_path: Path) -> None
     assert "Traceback" not in result.stderr
 
 
+def hear_sigint() -> None:
+    """Undo what a shell does to commands in the background: they ignore Ctrl-C, and so do their children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("after_s", [0.0, 1.0])
@@ -117,6 +122,7 @@ def test_a_training_that_is_ended_takes_its_processes_along(
         text=True,
         env=os.environ | TEST_ENV | {"TMPDIR": str(temporary)},
         start_new_session=True,
+        preexec_fn=hear_sigint,
     ) as process:
         while process.poll() is None and not any(temporary.glob("comfyserverless-*")):
             time.sleep(0.05)
