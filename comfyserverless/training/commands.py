@@ -96,16 +96,16 @@ def _train_together(job: object, processes: int) -> None:
 
     from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedException, spawn
 
-    from comfyserverless.training.pipeline import complaint_file, train_in_crew
+    from comfyserverless.training.pipeline import ENDINGS, complaint_file, train_in_crew
 
     with tempfile.TemporaryDirectory(prefix="comfyserverless-demo-") as folder:
         meeting = Path(folder) / "meeting"
-        # Ctrl-C waits until there is a crew; its processes, deaf while they load, are ended here.
+        # An end waits until there is a crew; its processes, deaf while they load, are ended here.
         ensure_running()  # would unblock signals at its first start
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
         crew = spawn(train_in_crew, (processes, job, meeting), nprocs=processes, join=False)
         try:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
             while not crew.join():
                 pass
         except ProcessExitedException as exc:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,9 +9,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
-
-_logger = logging.getLogger(__name__)
+from torch import nn
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +62,3 @@ def leave(crew: Crew) -> None:
     """End what `join` began."""
     if crew.size > 1:
         dist.destroy_process_group()
-
-
-def total(values: Tensor, crew: Crew) -> Tensor:
-    """Return the mean of a tensor over the processes."""
-    if crew.size > 1:
-        dist.all_reduce(values)
-    return values / crew.size

@@ -29,6 +29,10 @@ from comfyserverless.training.stages.reader import ReaderStage
 from comfyserverless.training.stages.word import WORD, WordStage
 
 
+ENDINGS = (signal.SIGINT, signal.SIGTERM)
+"""What ends a training; blocked while its processes start."""
+
+
 @dataclass(frozen=True)
 class Job:
     """A training: numbers, folders, seed. What `folder` holds from an earlier call is not done again."""
@@ -45,7 +49,7 @@ def train_in_crew(rank: int, size: int, job: Job, meeting: Path) -> None:
     What the user has to correct is left as text in the file `complaint_file(meeting)` before it is raised.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # drops one that has waited: the first process ends us then
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDINGS)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     crew = join(rank, size, meeting)
     try:

@@ -1,4 +1,4 @@
-"""The numbers of a training: examples, steps and sizes. The full one takes about an hour on two cores."""
+"""The numbers of a training: examples, steps and sizes. The full one is meant for two cores and an hour."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import torch
 from comfyserverless.core.values import ControlNetRef, FileRef, LoraRef, ModelRef
 from comfyserverless.demo.places import DEMO_CHECKPOINT, DEMO_CONTROLNET, DEMO_LORA
 from comfyserverless.models.pool import ModelPool
-from tests.support.server import TEST_ENV
+from tests.support.server import TEST_ENV, group_ends
 
 
 def train(out: Path, *flags: str) -> subprocess.CompletedProcess[str]:
@@ -23,18 +23,6 @@ def train(out: Path, *flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, capture_output=True, text=True, timeout=280, env=os.environ | TEST_ENV, check=False
     )
-
-
-def group_ends(group: int) -> bool:
-    """Tell whether every process of a group is gone in a while; the dead ones wait to be reaped."""
-    until_s = time.monotonic() + 10
-    while time.monotonic() < until_s:
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def reference(path: Path) -> FileRef:

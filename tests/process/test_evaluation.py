@@ -22,7 +22,7 @@ from comfyserverless.training.evaluation.asking import Artist, AskingError, ques
 from comfyserverless.training.evaluation.questions import single_questions
 from comfyserverless.training.evaluation.samples import run_samples
 from tests.support.drawing import GRAPHS, node, pixels
-from tests.support.server import TEST_ENV, RunningServer
+from tests.support.server import TEST_ENV, RunningServer, group_ends
 
 
 def evaluate(*argv: str) -> int:
@@ -75,18 +75,6 @@ def test_graph_that_ends_without_a_picture_is_an_error(server: RunningServer) ->
     }
     with pytest.raises(AskingError, match="without a picture"):
         list(Artist(server.url).draw([latents_only]))
-
-
-def group_ends(group: int) -> bool:
-    """Tell whether every process of a group is gone in a while; the dead ones wait to be reaped."""
-    until_s = time.monotonic() + 10
-    while time.monotonic() < until_s:
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def queue_length(server: RunningServer) -> int:

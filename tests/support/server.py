@@ -206,3 +206,15 @@ def shared_memory_of(pids: list[int]) -> set[str]:
         found.update(re.findall(rf"({SHM}\S+)$", maps, re.MULTILINE))
         found.update(link for link in links if link.startswith(SHM))
     return found
+
+
+def group_ends(group: int) -> bool:
+    """Tell whether every process of a group is gone in a while; the dead ones wait to be reaped."""
+    until_s = time.monotonic() + 10
+    while time.monotonic() < until_s:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False

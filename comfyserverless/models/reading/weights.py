@@ -161,11 +161,6 @@ class Weights:
         if self.version not in (None, (status.st_size, status.st_mtime_ns)):
             raise ModelFileError(f"{self.path}: was replaced while this prompt used it; run the prompt again")
 
-    def load_real(self, name: str, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """Load one tensor of real numbers. Raises ModelFileError for `load`'s and `check_real`'s reasons."""
-        self.check_real(name)
-        return self.load(name, dtype)
-
 
 def open_weights(path: str) -> Weights:
     """Open a model file by its suffix: pickles for PICKLE_SUFFIXES, else safetensors.

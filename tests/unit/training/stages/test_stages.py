@@ -64,7 +64,6 @@ def test_every_stage_has_gradients_for_all_it_teaches() -> None:
     ):
         stage.loss(turn()).backward()
         without = [name for name, value in stage.module.named_parameters() if value.grad is None]
-        # The encoder learns means only, so the spread of its last layer is nobody's business.
         assert without == [], stage.name
     assert all(value.grad is None for value in drawer.parameters())
 
