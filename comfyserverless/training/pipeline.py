@@ -28,7 +28,6 @@ from comfyserverless.training.stages.lora import LoraStage, draw_outlined
 from comfyserverless.training.stages.reader import ReaderStage
 from comfyserverless.training.stages.word import WORD, WordStage
 
-
 ENDINGS = (signal.SIGINT, signal.SIGTERM)
 """What ends a training; blocked while its processes start."""
 
