@@ -74,6 +74,6 @@ class Dispatch:
         if record.attempts:
             self._table.backlog.hold_back()
         self._pool.occupy(worker, record)
-        record.lease = Lease(worker.id, turn.at_s, charge_s, missing)
+        record.lease = Lease(worker.id, turn.at_s, turn.at_s - record.ready_at_s, charge_s, missing)
         record.has_lost_inputs = False
         turn.out.append(StartInvocation(record.spec.id, worker.id, lane, turn.cause, is_saved, record.is_saved))

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from comfyserverless.core.ids import InvocationId, WorkerId
+from comfyserverless.core.messages import Timing
 from comfyserverless.core.modelfn import Lane
+
+Outcome = Literal["done", "failed", "cancelled", "lost"]
+"""How an invocation left its lane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,30 @@ class AbandonInvocation:
     cause: str
 
 
+@dataclass(frozen=True, slots=True)
+class RecordService:
+    """Write down one stay of an invocation in a lane, as its tenant was charged for it.
+
+    queued_s: since all its inputs were there, until it got the lane; charged_s: seconds of service, whatever
+    the tenant's weight: the timing's total, and of a stay that ended with the worker the seconds that count.
+    """
+
+    invocation: InvocationId
+    worker: WorkerId
+    outcome: Outcome
+    queued_s: float
+    held_s: float
+    timing: Timing
+    charged_s: float
+    cause: str
+
+
 Instruction = (
-    StartInvocation | CancelInvocation | DropResult | DropCheckpoint | ForgetInvocation | AbandonInvocation
+    StartInvocation
+    | CancelInvocation
+    | DropResult
+    | DropCheckpoint
+    | ForgetInvocation
+    | AbandonInvocation
+    | RecordService
 )

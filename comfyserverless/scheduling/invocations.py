@@ -95,10 +95,14 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Where an invocation runs, since when, and what was charged; missing: weights to be loaded there."""
+    """Where an invocation runs, since when, and what was charged; missing: weights to be loaded there.
+
+    queued_s: how long it was ready before.
+    """
 
     worker: WorkerId
     started_at_s: float
+    queued_s: float
     charge_s: float
     missing: tuple[str, ...]
 
@@ -120,6 +124,8 @@ class InvocationRecord:
     phase: Phase = "submitted"
     #: who outside holds its result; the first pin is the lowering's that emitted it
     pins: int = 1
+    #: when it last got ready
+    ready_at_s: float = 0.0
     #: number of inputs that are not available; kept while waiting or ready
     blocked: int = 0
     #: losses of its worker while it ran that may be its fault, since it was last done

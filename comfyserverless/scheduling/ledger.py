@@ -90,12 +90,16 @@ class LaneLedger:
         actual_s = measured_s / self._weights.get(tenant, 1.0)
         self._raise_to(tenant, self.v_time_s(tenant) - charge_s + actual_s, actual_s)
 
-    def refund_lost(self, tenant: TenantId, charge_s: float, held_s: float) -> None:
-        """Replace the charge of a lost run by the seconds it held its lane, at most the charge itself."""
+    def refund_lost(self, tenant: TenantId, charge_s: float, held_s: float) -> float:
+        """Replace the charge of a lost run by the seconds it held its lane, at most the charge itself.
+
+        Returns the seconds of service that count.
+        """
         weight = self._weights.get(tenant, 1.0)
         actual_s = min(charge_s, max(0.0, held_s) / weight)
         self._note_service(tenant, actual_s * weight)
         self._v_time_s[tenant] = self.v_time_s(tenant) - charge_s + actual_s
+        return actual_s * weight
 
     def _note_service(self, tenant: TenantId, service_s: float) -> None:
         self._served_s[tenant] = self.served_s(tenant) + service_s

@@ -12,6 +12,7 @@ from typing import Any
 
 from comfyserverless.core.errors import InvariantError
 from comfyserverless.core.ids import InvocationId
+from comfyserverless.core.messages import Timing
 from comfyserverless.scheduling.checkpoints import Checkpoints
 from comfyserverless.scheduling.config import SchedulingConfig
 from comfyserverless.scheduling.dispatch import Dispatch
@@ -30,7 +31,7 @@ from comfyserverless.scheduling.events import (
     WorkerJoined,
     WorkerLost,
 )
-from comfyserverless.scheduling.instructions import AbandonInvocation, Instruction
+from comfyserverless.scheduling.instructions import AbandonInvocation, Instruction, Outcome, RecordService
 from comfyserverless.scheduling.invocations import BROKEN_PHASES, InvocationRecord, Lease, RunRecord, Turn
 from comfyserverless.scheduling.laws import check_laws
 from comfyserverless.scheduling.ledger import Ledger
@@ -101,8 +102,8 @@ class SchedulingState:
     def _on_worker_lost(self, event: WorkerLost, turn: Turn) -> None:
         """Run again what the worker ran, and what rebuilds the results it held that are still wanted.
 
-        Effect: leases end, charged what they held. Emits: DropResult per lost result, AbandonInvocation for
-        what lost its worker max_attempts times. A worker that never joined has nothing to lose.
+        Effect: leases end, charged what they held. Emits: RecordService per lease, DropResult per lost result,
+        AbandonInvocation for what lost its worker max_attempts times. One that never joined has nothing.
         """
         worker = self.pool.remove(event.worker)
         if worker is None:
@@ -115,7 +116,9 @@ class SchedulingState:
         for record in running:
             lease = _take_lease(record)
             lane_ledger = self.ledger.lanes[record.spec.lane]
-            lane_ledger.refund_lost(record.spec.tenant, lease.charge_s, event.at_s - lease.started_at_s)
+            held_s = event.at_s - lease.started_at_s
+            service_s = lane_ledger.refund_lost(record.spec.tenant, lease.charge_s, held_s)
+            turn.out.append(_service(record, lease, "lost", turn, Timing(), service_s))
         suspects = [record for record in running if record.attempts]
         for record in suspects or running:
             record.attempts += 1
@@ -187,7 +190,7 @@ class SchedulingState:
 
         A result with a holder that is lost meanwhile is lost, and made again if it is wanted.
         """
-        found = self._leave_lane(event)
+        found = self._leave_lane(event, "done", turn)
         if found is None:
             return
         record, lease = found
@@ -216,7 +219,7 @@ class SchedulingState:
         One that starved waits until its producers are done: what they publish now has ended. A checkpoint that
         cannot be read is dropped, and its step run again.
         """
-        found = self._leave_lane(event)
+        found = self._leave_lane(event, "failed", turn)
         if found is None:
             return
         record, _ = found
@@ -235,7 +238,7 @@ class SchedulingState:
 
     def _on_invocation_cancelled(self, event: InvocationCancelled, turn: Turn) -> None:
         """Let a cancelled invocation go the way that was decided when it was cancelled."""
-        found = self._leave_lane(event)
+        found = self._leave_lane(event, "cancelled", turn)
         if found is not None:
             self._end_cancelled(found[0], turn)
 
@@ -249,7 +252,9 @@ class SchedulingState:
             self.checkpoints.drop_if_over(record, turn)
             self._lineage.review((record, *record.inputs), turn)
 
-    def _leave_lane(self, event: _Report) -> tuple[InvocationRecord, Lease] | None:
+    def _leave_lane(
+        self, event: _Report, outcome: Outcome, turn: Turn
+    ) -> tuple[InvocationRecord, Lease] | None:
         """Free the slot and settle the charge; None for the late word of a lost worker."""
         worker = self.pool.workers.get(event.worker)
         if worker is None:
@@ -261,6 +266,7 @@ class SchedulingState:
         lane_ledger = self.ledger.lanes[record.spec.lane]
         lane_ledger.settle(record.spec.tenant, lease.charge_s, event.timing.total_s())
         lane_ledger.note_wait(record.spec.tenant, event.timing.waited_s)
+        turn.out.append(_service(record, lease, outcome, turn, event.timing, event.timing.total_s()))
         return record, lease
 
     def _check_lease(self, record: InvocationRecord, worker: WorkerRecord, cause: str) -> None:
@@ -302,6 +308,15 @@ class SchedulingState:
         for record in reversed(members):
             self._lineage.review((record,), turn)
         self.checkpoints.close(run, turn)
+
+
+def _service(
+    record: InvocationRecord, lease: Lease, outcome: Outcome, turn: Turn, timing: Timing, charged_s: float
+) -> RecordService:
+    held_s = turn.at_s - lease.started_at_s
+    return RecordService(
+        record.spec.id, lease.worker, outcome, lease.queued_s, held_s, timing, charged_s, turn.cause
+    )
 
 
 def _take_lease(record: InvocationRecord) -> Lease:

@@ -86,8 +86,10 @@ class InvocationTable:
         record.enter(phase, turn)
         if source == "ready":
             self.backlog.remove(record)
-        elif phase == "ready" and self.backlog.add(record):
-            self._ledger.lanes[record.spec.lane].enter(record.spec.tenant)
+        elif phase == "ready":
+            record.ready_at_s = turn.at_s
+            if self.backlog.add(record):
+                self._ledger.lanes[record.spec.lane].enter(record.spec.tenant)
         if (source in OPEN_PHASES) != (phase in OPEN_PHASES):
             step = 1 if phase in OPEN_PHASES else -1
             for need in record.inputs:

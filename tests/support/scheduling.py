@@ -27,6 +27,7 @@ from comfyserverless.scheduling.instructions import (
     DropResult,
     ForgetInvocation,
     Instruction,
+    RecordService,
     StartInvocation,
 )
 from comfyserverless.scheduling.state import SchedulingState
@@ -104,6 +105,8 @@ class Story:
         self.now_s = 0.0
         #: where what runs was started
         self.worker_of: dict[str, str] = {}
+        #: what was told of service; kept apart, so that stories are about what is done
+        self.services: list[RecordService] = []
 
     def tell(self, event: Event) -> list[Instruction]:
         out = self.state.handle(event)
@@ -111,7 +114,8 @@ class Story:
         for instruction in out:
             if isinstance(instruction, StartInvocation):
                 self.worker_of[instruction.invocation] = instruction.worker
-        return out
+        self.services += [each for each in out if isinstance(each, RecordService)]
+        return [each for each in out if not isinstance(each, RecordService)]
 
     def join(self, worker: str = "w", gpu: int = 1, cpu: int = 1) -> list[Instruction]:
         return self.tell(WorkerJoined(WorkerId(worker), (("gpu", gpu), ("cpu", cpu)), self.now_s, CAUSE))
