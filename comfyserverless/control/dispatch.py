@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import assert_never
 
-from comfyserverless.control.metering.measured import Measured, MeasuredListener
+from comfyserverless.control.metering.measured import Meter
 from comfyserverless.control.publications import PublicationTable
 from comfyserverless.control.results import Freed, ResultTable, unused
 from comfyserverless.control.views import RecoveryView
@@ -74,13 +74,13 @@ class Dispatcher:
         make_room: Callable[[WorkerId], bool],
         recovery: Recovery,
     ) -> None:
+        self.meter = Meter()
         self._state = SchedulingState(config)
         self._send = send
         self._clock = clock
         self._make_room = make_room
         self._recovery = recovery
         self._overlaps = config.overlap_callbacks
-        self._listeners: list[MeasuredListener] = []
         self._results = ResultTable()
         self._publications = PublicationTable()
         #: all and only invocations that the scheduling state has not told us to forget.
@@ -204,10 +204,6 @@ class Dispatcher:
             )
         )
 
-    def listen(self, listener: MeasuredListener) -> None:
-        """Tell a listener of every stay of an invocation in a lane when it ends, on the event loop."""
-        self._listeners.append(listener)
-
     # -- what others look at ----------------------------------------------------------------------
 
     def running_on(self, worker: WorkerId) -> tuple[InvocationId, ...]:
@@ -275,24 +271,9 @@ class Dispatcher:
             case instructions.AbandonInvocation():
                 self._abandon(instruction)
             case instructions.RecordService():
-                self._tell_service(instruction)
+                self.meter.record(self._calls[instruction.invocation].spec, instruction, self._clock())
             case _:
                 assert_never(instruction)
-
-    def _tell_service(self, service: instructions.RecordService) -> None:
-        """Tell the listeners; the call is known: it leaves its lane in this very turn."""
-        measured = Measured(
-            self._calls[service.invocation].spec,
-            service.worker,
-            service.outcome,
-            service.queued_s,
-            service.held_s,
-            service.timing,
-            service.charged_s,
-            self._clock(),
-        )
-        for listener in self._listeners:
-            listener(measured)
 
     def _start(self, start: instructions.StartInvocation) -> None:
         call = self._calls[start.invocation]

@@ -18,6 +18,9 @@ from comfyserverless.scheduling.estimates import Estimates
 from comfyserverless.scheduling.instructions import DropCheckpoint
 from comfyserverless.scheduling.invocations import OPEN_PHASES, InvocationRecord, RunRecord, Turn
 
+#: forgotten: its checkpoint goes with it
+_KEEPING = OPEN_PHASES | {"forgotten"}
+
 
 class Checkpoints:
     """Carry out the rules above.
@@ -52,7 +55,6 @@ class Checkpoints:
         for older in _behind(record):
             if older.phase not in OPEN_PHASES and not older.pins and not older.open_consumers:
                 self.drop(older, turn)
-        self.drop_if_over(record, turn)
 
     def drop(self, record: InvocationRecord, turn: Turn) -> None:
         """Give the checkpoint of a record up. Pre: it has one, and is not open or about to be run again."""
@@ -61,7 +63,7 @@ class Checkpoints:
 
     def drop_if_over(self, record: InvocationRecord, turn: Turn) -> None:
         """Give the checkpoint of a record up if its run is closed and nobody is about to read it."""
-        if record.is_saved and record.run.is_closed and record.phase not in OPEN_PHASES:
+        if record.is_saved and record.run.is_closed and record.phase not in _KEEPING:
             self.drop(record, turn)
 
     def close(self, run: RunRecord, turn: Turn) -> None:

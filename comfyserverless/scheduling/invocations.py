@@ -72,12 +72,16 @@ TRANSITIONS: Mapping[tuple[Phase, Phase], str] = MappingProxyType(
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """One handling of an event: its time and cause, the instructions so far, and what was sent back to wait."""
+    """One handling of an event: its time and cause, and the instructions so far.
+
+    recalled: what was sent back to wait; ended: what is no longer open, of runs that are closed.
+    """
 
     at_s: float
     cause: str
     out: list[Instruction] = field(default_factory=list)
     recalled: list[InvocationRecord] = field(default_factory=list)
+    ended: list[InvocationRecord] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)

@@ -76,6 +76,8 @@ class SchedulingState:
         turn = Turn(event.at_s, event.cause)
         self._handlers[type(event)](event, turn)
         self._lineage.feed(turn.recalled, turn)
+        for record in turn.ended:
+            self.checkpoints.drop_if_over(record, turn)
         self._dispatch.fill(turn)
         return turn.out
 
@@ -138,7 +140,6 @@ class SchedulingState:
             self._lineage.fail(record, turn, told=record.run, phase="abandoned")
         else:
             self._lineage.retry(record, turn)
-        self.checkpoints.drop_if_over(record, turn)
 
     def _on_invocation_submitted(self, event: InvocationSubmitted, turn: Turn) -> None:
         """Make an invocation wait for its inputs; those released meanwhile are made again.
@@ -206,7 +207,6 @@ class SchedulingState:
             self.table.offer(record.followers.values(), turn)
         if event.checkpoint_s is not None:
             self.checkpoints.keep(record, turn)
-        self.checkpoints.drop_if_over(record, turn)
         if not self.pool.hold(record):
             self._lineage.lose(record, turn)
             if is_wanted(record):
@@ -249,7 +249,6 @@ class SchedulingState:
             self._lineage.fail(record, turn, told=record.run)
         else:
             self.table.move(record, "released", turn)
-            self.checkpoints.drop_if_over(record, turn)
             self._lineage.review((record, *record.inputs), turn)
 
     def _leave_lane(

@@ -92,6 +92,8 @@ class InvocationTable:
                 self._ledger.lanes[record.spec.lane].enter(record.spec.tenant)
         if (source in OPEN_PHASES) != (phase in OPEN_PHASES):
             step = 1 if phase in OPEN_PHASES else -1
+            if step < 0 and record.run.is_closed:
+                turn.ended.append(record)
             for need in record.inputs:
                 need.open_consumers += step
 

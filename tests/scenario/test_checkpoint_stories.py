@@ -112,6 +112,19 @@ def test_a_checkpoint_that_is_read_when_its_run_is_closed_goes_after_that() -> N
     assert story.finish("s0") == [drop_checkpoint("s0"), start("late", "w2")]
 
 
+def test_a_checkpoint_that_nobody_reads_after_all_goes_when_its_run_is_closed() -> None:
+    story = Story(checkpoint_steps=1)
+    story.join("w1")
+    story.chain("s0", "s1", is_step=True, pinned=True)
+    story.finish("s0", checkpoint_s=0.01)
+    story.join("w2")
+    story.submit("busy", run="other")
+    assert story.finish("s1", holders=("w2",)) == []
+    assert story.lose("w1") == [drop("s0")]
+    assert story.close() == []
+    assert story.unpin("s0") == [drop_checkpoint("s0")]
+
+
 def test_a_call_between_steps_does_not_count_and_is_not_saved() -> None:
     story = Story(checkpoint_steps=2)
     story.join("w1")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from comfyserverless.core.ids import WorkerId
 from comfyserverless.core.messages import Timing
 from comfyserverless.scheduling.events import InvocationSpec
-from comfyserverless.scheduling.instructions import Outcome
+from comfyserverless.scheduling.instructions import Outcome, RecordService
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,4 +31,27 @@ class Measured:
     ended_s: float
 
 
-MeasuredListener = Callable[[Measured], None]
+class Meter:
+    """Tell listeners of every stay of an invocation in a lane when it ends, on the event loop."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Callable[[Measured], None]] = []
+
+    def listen(self, listener: Callable[[Measured], None]) -> None:
+        """Call `listener` from now on; it must be quick and must not raise."""
+        self._listeners.append(listener)
+
+    def record(self, spec: InvocationSpec, service: RecordService, now_s: float) -> None:
+        """Tell of one stay, which ends now."""
+        measured = Measured(
+            spec,
+            service.worker,
+            service.outcome,
+            service.queued_s,
+            service.held_s,
+            service.timing,
+            service.charged_s,
+            now_s,
+        )
+        for listener in self._listeners:
+            listener(measured)
