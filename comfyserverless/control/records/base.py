@@ -5,10 +5,10 @@ A backend is used by two threads: one writes, one reads. It knows nothing of eit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from comfyserverless.control.records.changes import Change, NamedFile
 from comfyserverless.control.records.codec import workflow_id
@@ -77,6 +77,33 @@ class Opening:
     unfinished: tuple[Unfinished, ...] = ()
     counters: Mapping[TenantId, int] = field(default_factory=dict)
     service_s: Mapping[TenantId, Mapping[str, float]] = field(default_factory=dict)
+
+
+class Rows(Protocol):
+    """What a statement found or changed: a cursor of Python's database interface."""
+
+    @property
+    def rowcount(self) -> int:
+        """Return how many rows were changed."""
+
+    def fetchone(self) -> Any:
+        """Return the next row as a tuple, None at the end."""
+
+    def fetchall(self) -> list[Any]:
+        """Return the other rows."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Execute(Protocol):
+    """Run one statement on a connection.
+
+    What is run this way is SQL that SQLite and PostgreSQL both know, with `?` for values: ON CONFLICT where a
+    row may be there. An index that SQLite must use is named by INDEXED BY, which the other one leaves out.
+    """
+
+    def __call__(self, sql: str, values: Sequence[Any] = (), /) -> Rows:
+        """Run a statement with its values."""
 
 
 class Backend(Protocol):

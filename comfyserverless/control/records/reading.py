@@ -1,12 +1,11 @@
-"""Ask SQLite for ended prompts: one, a page of history, or a page of a sorted list."""
+"""Ask a database for ended prompts: one, a page of history, or a page of a sorted list."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from comfyserverless.control.records.base import RecordQuery, SortKey
+from comfyserverless.control.records.base import Execute, RecordQuery, SortKey
 from comfyserverless.control.records.codec import decode_request, decode_result
 from comfyserverless.control.views import RunRecord, RunStatus
 from comfyserverless.core.ids import PromptId, TenantId
@@ -42,10 +41,10 @@ def record_of(row: Sequence[Any]) -> RunRecord:
 
 
 class Reader:
-    """Own the read side of one connection."""
+    """Ask by way of one connection. execute: runs a statement on it."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._run = connection.execute
+    def __init__(self, execute: Execute) -> None:
+        self._run = execute
 
     def find(self, tenant: TenantId, prompt_id: PromptId) -> RunRecord | None:
         """Return an ended prompt."""

@@ -30,8 +30,8 @@ class SqliteRecords:
         self._reading = self._connection if path is None else connect_reader(path)
         self._write_lock = threading.Lock()
         self._read_lock = self._write_lock if path is None else threading.Lock()
-        self._writer = Writer(self._connection, retention)
-        self._reader = Reader(self._reading)
+        self._writer = Writer(self._connection.execute, retention)
+        self._reader = Reader(self._reading.execute)
 
     def open(self, now_ms: int) -> Opening:
         """Take over what the last server left."""

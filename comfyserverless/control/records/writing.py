@@ -1,9 +1,8 @@
-"""Apply changes of the records to SQLite tables, within the transaction of the caller."""
+"""Apply changes of the records to the tables of a database, within the transaction of the caller."""
 
 from __future__ import annotations
 
 import itertools
-import sqlite3
 from collections.abc import Callable
 from dataclasses import astuple
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import msgspec
 
 from comfyserverless.control.records import changes
-from comfyserverless.control.records.base import Opening, Retention, Unfinished
+from comfyserverless.control.records.base import Execute, Opening, Retention, Unfinished
 from comfyserverless.control.records.codec import encode_request, encode_result, workflow_id
 from comfyserverless.control.records.reading import COLUMNS, record_of
 from comfyserverless.control.views import RunStatus
@@ -23,10 +22,13 @@ _UNFINISHED = f"{_THIS} AND ended_order IS NULL"
 
 
 class Writer:
-    """Own the write side of one connection; remembers how much history each tenant has."""
+    """Write by way of one connection; remembers how much history each tenant has.
 
-    def __init__(self, connection: sqlite3.Connection, retention: Retention) -> None:
-        self._run = connection.execute
+    execute: runs a statement on it.
+    """
+
+    def __init__(self, execute: Execute, retention: Retention) -> None:
+        self._run = execute
         self._retention = retention
         (last,) = self._run("SELECT COALESCE(MAX(ended_order), 0) FROM prompts").fetchone()
         self._orders = itertools.count(last + 1)
@@ -107,7 +109,10 @@ class Writer:
                 encode_request(record),
             ),
         )
-        self._run("INSERT OR REPLACE INTO counters VALUES (?, ?)", (record.tenant, change.counter))
+        self._run(
+            "INSERT INTO counters VALUES (?, ?) ON CONFLICT (tenant) DO UPDATE SET counter = excluded.counter",
+            (record.tenant, change.counter),
+        )
 
     def _on_started(self, change: changes.Started) -> None:
         self._set(change, "status = ?, started_ms = ?", RunStatus.RUNNING, change.at_ms)
@@ -126,7 +131,8 @@ class Writer:
     def _on_files_named(self, change: changes.FilesNamed) -> None:
         files = msgspec.json.encode([astuple(file) for file in change.files]).decode()
         self._run(
-            "INSERT OR REPLACE INTO saves VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO saves VALUES (?, ?, ?, ?, ?)"
+            " ON CONFLICT (tenant, prompt_id, node, save) DO UPDATE SET files = excluded.files",
             (change.tenant, change.prompt_id, change.node, change.save, files),
         )
 
@@ -171,7 +177,11 @@ class Writer:
 
     def _on_served(self, change: changes.Served) -> None:
         for lane, service_s in change.service_s.items():
-            self._run("INSERT OR REPLACE INTO usage VALUES (?, ?, ?)", (change.tenant, lane, service_s))
+            self._run(
+                "INSERT INTO usage VALUES (?, ?, ?)"
+                " ON CONFLICT (tenant, lane) DO UPDATE SET service_s = excluded.service_s",
+                (change.tenant, lane, service_s),
+            )
 
     def _forget(self, tenant: TenantId, prompt_id: PromptId) -> None:
         """Forget an ended prompt, if there is one."""
