@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Any
 
 from comfyserverless.core.ids import DEFAULT_TENANT, NodeId, PromptId, TenantId
+from comfyserverless.core.memory import MemoryPicture
 
 
 class RunStatus(StrEnum):
@@ -231,7 +232,10 @@ class RecoveryView:
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """One worker slot as the operator sees it; state: starting, ready, busy or lost."""
+    """One worker slot as the operator sees it; state: starting, ready, busy or lost.
+
+    memory: which layers of which models are there, and the rest of its memory; None before the first report.
+    """
 
     slot: str
     worker: str | None
@@ -249,3 +253,4 @@ class WorkerView:
     weights_bytes: int
     running: tuple[str, ...]
     torch_version: str
+    memory: MemoryPicture | None = None

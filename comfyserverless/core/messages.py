@@ -1,7 +1,7 @@
 """Define the messages of a worker link: one websocket, one msgpack message a frame, no tensor bytes.
 
 The worker dials in, says Hello with the token it was started with, and gets Welcome. Every struct says
-who sends it. Value trees travel pre-encoded (`values.encode`) in `bytes` fields. Link version 2.
+who sends it. Value trees travel pre-encoded (`values.encode`) in `bytes` fields.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 import msgspec
 
 from comfyserverless.core.ids import InvocationId, TensorId, WorkerId
+from comfyserverless.core.memory import MemoryPicture
 from comfyserverless.core.modelfn import FunctionSpec, Lane
 from comfyserverless.core.zygote import IslandPlace
 
-LINK_VERSION = 3
+LINK_VERSION = 4
 
 
 class DeviceInfo(msgspec.Struct, frozen=True):
@@ -181,13 +182,17 @@ class InvocationCancelled(msgspec.Struct, frozen=True, tag="cancelled"):
 
 
 class WorkerStats(msgspec.Struct, frozen=True, tag="stats"):
-    """Worker -> control, every few seconds: memory now; also the sign of life."""
+    """Worker -> control, every few seconds: memory now; also the sign of life.
+
+    memory: the details; its models are None if they are the same as in the message before.
+    """
 
     device_free_bytes: int
     resident_bytes: int
     arena_used_bytes: int
     arena_bytes: int
     weights_bytes: int
+    memory: MemoryPicture | None = None
 
 
 ToWorker = (

@@ -85,6 +85,16 @@ class LocalArena(ABC):
     def used_bytes(self) -> int:
         """Return the bytes in live blocks."""
 
+    @property
+    @abstractmethod
+    def live_blocks(self) -> int:
+        """Return how many blocks are live."""
+
+    @property
+    @abstractmethod
+    def largest_free_bytes(self) -> int:
+        """Return the size of the biggest block that can be allocated now."""
+
     @abstractmethod
     def close(self) -> None:
         """Give the region up; memory that is still viewed stays valid where the kind of arena allows it.

@@ -148,6 +148,16 @@ class NvshmemArena(LocalArena):
         """See LocalArena."""
         return self._blocks.used_bytes
 
+    @property
+    def live_blocks(self) -> int:
+        """See LocalArena."""
+        return self._blocks.live_blocks
+
+    @property
+    def largest_free_bytes(self) -> int:
+        """See LocalArena."""
+        return self._blocks.largest_free_bytes
+
     def close(self) -> None:
         """See LocalArena. Not collective, so that a dead peer cannot hang it; memory goes with the process."""
 

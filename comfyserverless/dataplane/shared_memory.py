@@ -155,6 +155,16 @@ class SharedMemoryArena(LocalArena):
         return self._blocks.used_bytes
 
     @property
+    def live_blocks(self) -> int:
+        """See LocalArena."""
+        return self._blocks.live_blocks
+
+    @property
+    def largest_free_bytes(self) -> int:
+        """See LocalArena."""
+        return self._blocks.largest_free_bytes
+
+    @property
     def reserved_bytes(self) -> int:
         """Return how much memory the file has now."""
         return self._reservation.reserved_bytes

@@ -20,6 +20,7 @@ import torch
 
 from comfyserverless.core.errors import WorkerError
 from comfyserverless.core.ids import TensorId, WorkerId
+from comfyserverless.core.memory import ArenaMemory
 from comfyserverless.core.values import HANDLE_TYPES, TensorRef, Value, transform
 from comfyserverless.dataplane.arena import Block, LocalArena, PeerArena
 from comfyserverless.dataplane.dtypes import dtype_name, dtype_of
@@ -65,6 +66,7 @@ class TensorStore:
         self._peers: dict[WorkerId, PeerArena] = {}
         #: all and only fetched tensors that are still in use in this process
         self._fetched: weakref.WeakValueDictionary[TensorId, Any] = weakref.WeakValueDictionary()
+        self._fetched_tensors = self._fetched_bytes = 0
 
     @property
     def used_bytes(self) -> int:
@@ -77,6 +79,18 @@ class TensorStore:
     def total_bytes(self) -> int:
         """Return the size of the arena in bytes."""
         return self._arena.size_bytes
+
+    def usage(self) -> ArenaMemory:
+        """Tell how full the arena is."""
+        with self._lock:
+            self._collect()
+            arena = self._arena
+            return ArenaMemory(arena.size_bytes, arena.used_bytes, arena.live_blocks, arena.largest_free_bytes)
+
+    @property
+    def fetched(self) -> tuple[int, int]:
+        """Return how many tensors were read from other workers' arenas so far, and their bytes."""
+        return self._fetched_tensors, self._fetched_bytes
 
     def put(self, tensor: torch.Tensor) -> TensorRef:
         """Copy a tensor into the arena and return its ref.
@@ -286,6 +300,9 @@ class TensorStore:
                 f"arena of worker {ref.worker} went away: {ref.id} is lost", "LostTensor"
             ) from exc
         self._fetched[ref.id] = block
+        with self._lock:
+            self._fetched_tensors += 1
+            self._fetched_bytes += ref.size_bytes
         return block
 
     def _landing(self, size_bytes: int) -> Block:

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from comfyserverless.core.errors import ModelFileError
+from comfyserverless.core.memory import WeightsPicture
 from comfyserverless.core.values import ClipRef, ControlNetRef, FileRef, LoraRef, ModelRef, VaeRef
 from comfyserverless.models.autoencoder import Autoencoder, load_autoencoder
 from comfyserverless.models.controlnet import ControlNet, load_controlnet
@@ -29,6 +30,7 @@ from comfyserverless.models.preview import LatentColours, fit_colours, guess_col
 from comfyserverless.models.reading.identity import opened
 from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.resident.keeper import Keeper
+from comfyserverless.models.resident.picture import draw_weights, variant_of
 from comfyserverless.models.resident.profiles import ProfileStore
 from comfyserverless.models.resident.residence import Residence
 from comfyserverless.models.resident.run import ResidentModel
@@ -145,6 +147,10 @@ class ModelPool:
         """Bytes of all resident weights, shared ones counted once; never waits for a load."""
         return self.keeper.resident_bytes
 
+    def picture(self) -> WeightsPicture:
+        """Describe the memory of the weights; holds up nothing that runs."""
+        return draw_weights(self.keeper)
+
     def take_waited_s(self) -> float:
         """Return how long models that this thread ran waited for weights, since the last call."""
         return self.keeper.take_waited_s()
@@ -226,7 +232,7 @@ class ModelPool:
     ) -> tuple[ResidentModel, list[ResidentModel]]:
         known = set(network.names.values())
         changes = plan_loras(loras, known, unet_layer_names(network.names), UNET_PREFIXES)
-        private = patch_model(network.resident, changes, self.device)
+        private = patch_model(network.resident, changes, self.device, variant_of(loras))
         return private, [private]
 
     def _patch_clip(
@@ -235,7 +241,7 @@ class ModelPool:
         known = [name for layer in clip.resident.layers for name in layer.parameters]
         names = clip_layer_names(clip.kind, is_pair, known)
         changes = plan_loras(loras, set(known), names, clip_prefixes(clip.kind, is_pair))
-        private = patch_model(clip.resident, changes, self.device)
+        private = patch_model(clip.resident, changes, self.device, variant_of(loras))
         return private, [private]
 
 

@@ -34,6 +34,9 @@ class _Model:
     whole_pins: int = 0
     #: layers that are not resident
     missing: int = 0
+    #: layers with bytes
+    full: int = 0
+    prefix: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +48,37 @@ class Reservation:
     evicted: tuple[LayerKey, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ModelState:
+    """A copy of what the table knows of a model. is_active: a run uses it, or will."""
+
+    model: str
+    sizes_bytes: tuple[int, ...]
+    prefix: int
+    is_active: bool
+    _states: tuple[_State, ...]
+
+    def present(self) -> list[int]:
+        """List the layers with bytes that are resident, in ascending order."""
+        found = zip(self.sizes_bytes, self._states, strict=True)
+        return [layer for layer, (size, state) in enumerate(found) if size and state is _State.RESIDENT]
+
+
 @dataclass(slots=True)
 class LayerTable:
     """The layers of all models of one worker; see the module for the words.
 
-    budget_bytes: of all layers that are resident or loading. A layer of no bytes is always resident.
+    budget_bytes: of all layers that are resident or loading. A layer of no bytes is always resident. Counts
+    since the start: hit_layers: those that were resident when a run began to use their model; evicted_layers:
+    those that left because others needed room.
     """
 
     budget_bytes: int
     policy: PolicyName = "layers"
     claimed_bytes: int = 0
     total_bytes: int = 0
+    hit_layers: int = 0
+    evicted_layers: int = 0
     #: all registered models, least recently used first
     _models: dict[str, _Model] = field(default_factory=dict)
 
@@ -85,7 +108,7 @@ class LayerTable:
         count = len(sizes_bytes)
         states = [_State.ABSENT if size else _State.RESIDENT for size in sizes_bytes]
         record = _Model(tuple(sizes_bytes), group, [], states, [0] * count, [0] * count)
-        record.missing = states.count(_State.ABSENT)
+        record.missing = record.full = states.count(_State.ABSENT)
         self._models[model] = record
         self.set_prefix(model, count if prefix is None else prefix)
 
@@ -98,11 +121,20 @@ class LayerTable:
     def set_prefix(self, model: str, layers: int) -> None:
         """Set how many first layers hide the load of the rest."""
         record = self._models[model]
+        record.prefix = layers
         record.ranks = rank_layers(record.sizes_bytes, layers)
 
     def touch(self, model: str) -> None:
-        """Make a model the most recently used."""
-        self._models[model] = self._models.pop(model)
+        """Make a model the most recently used: a run begins to use it."""
+        self._models[model] = record = self._models.pop(model)
+        self.hit_layers += record.full - record.missing
+
+    def look(self) -> list[ModelState]:
+        """Copy the state of all models, least recently used first; quick, as the owner holds its lock."""
+        return [
+            ModelState(model, each.sizes_bytes, each.prefix, self._is_active(each), tuple(each.states))
+            for model, each in self._models.items()
+        ]
 
     def present(self, model: str) -> list[int]:
         """List the layers with bytes that are resident, in ascending order."""
@@ -175,6 +207,7 @@ class LayerTable:
         if evicted is None:
             return None
         self._evict(evicted)
+        self.evicted_layers += len(evicted)
         for model, layer in missing:
             self._models[model].states[layer] = _State.LOADING
             self.total_bytes += self._models[model].sizes_bytes[layer]
@@ -210,6 +243,7 @@ class LayerTable:
                 self._evict(unit)
                 if self.total_bytes <= self.limit_bytes:
                     break
+        self.evicted_layers += len(evicted)
         return evicted
 
     def shrink(self, model: str, layers: int) -> list[LayerKey]:

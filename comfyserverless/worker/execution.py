@@ -12,6 +12,7 @@ import torch
 from comfyserverless.core import values
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.ids import TensorId
+from comfyserverless.core.memory import WeightsPicture
 from comfyserverless.core.messages import (
     FromWorker,
     InvocationCancelled,
@@ -34,9 +35,8 @@ log = logging.getLogger(__name__)
 class WeightPool(Protocol):
     """What the worker itself needs of the model pool; functions use more of it."""
 
-    @property
-    def weights_bytes(self) -> int:
-        """Return the bytes of all cached weights."""
+    def picture(self) -> WeightsPicture:
+        """Describe the memory of the weights; never waits for a load."""
 
     def unload_all(self) -> None:
         """Drop all cached weights that nobody uses now."""
@@ -81,11 +81,6 @@ class Execution:
         self._store = store
         self._pool = pool
         self._streams = Streams(store, announce)
-
-    @property
-    def weights_bytes(self) -> int:
-        """Return the bytes of all cached weights; never waits."""
-        return self._pool.weights_bytes
 
     def unload_models(self) -> None:
         """Drop all cached weights that nobody uses now."""

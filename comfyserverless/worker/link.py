@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -52,6 +53,18 @@ class Link:
             self._connection.send(encoder.encode(message))
         except ConnectionClosed as exc:
             raise LinkLost("the control process closed the link") from exc
+
+    def round_trip_s(self, timeout_s: float) -> float | None:
+        """Measure how long the other end takes to answer a ping; None if it does not within the timeout.
+
+        Raises LinkLost if the other end is gone.
+        """
+        begin_s = time.perf_counter()
+        try:
+            has_answered = self._connection.ping().wait(timeout_s)
+        except ConnectionClosed as exc:
+            raise LinkLost("the control process closed the link") from exc
+        return time.perf_counter() - begin_s if has_answered else None
 
     def receive(self) -> Iterator[ToWorker]:
         """Yield messages as they come, for ever. Raises LinkLost when the other end is gone."""

@@ -21,11 +21,11 @@ from comfyserverless.worker import device as devices
 from comfyserverless.worker.execution import Execution, WeightPool
 from comfyserverless.worker.lanes import Lanes
 from comfyserverless.worker.link import Link, LinkLost
+from comfyserverless.worker.reporting import Reporter
 
 log = logging.getLogger(__name__)
 
 LANE_SLOTS: Mapping[Lane, int] = {"gpu": 1, "cpu": 1}
-STATS_INTERVAL_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +50,18 @@ class Worker:
         self._retired = _RetiredPeers(parts.store)
         self._execution = execution = Execution(parts.functions, parts.store, parts.pool, self._answer)
         self._lanes = Lanes(LANE_SLOTS, execution.run, self._answer, self._retired.ended)
-        self._stopped = threading.Event()
+        self._reporter = Reporter(parts.device, parts.store, parts.pool.picture, link)
 
     def serve(self) -> None:
         """Say hello and serve until Shutdown. Raises LinkLost if the control process goes away."""
         self._link.send(self._hello())
-        threading.Thread(target=self._report_stats, name="stats", daemon=True).start()
+        self._reporter.start()
         for message in self._link.receive():
             if isinstance(message, wire.Shutdown):
                 break
             self._handle(message)
         self._lanes.stop()
-        self._stopped.set()
+        self._reporter.stop()
 
     def _hello(self) -> wire.Hello:
         parts = self._parts
@@ -111,21 +111,6 @@ class Worker:
             self._link.send(answer)
         except LinkLost:
             log.debug("an answer was lost with the link; the receiving thread ends this process")
-
-    def _report_stats(self) -> None:
-        while not self._stopped.wait(STATS_INTERVAL_S):
-            self._parts.store.trim()
-            self._answer(self._stats())
-
-    def _stats(self) -> wire.WorkerStats:
-        parts = self._parts
-        return wire.WorkerStats(
-            device_free_bytes=devices.free_bytes(parts.device),
-            resident_bytes=devices.resident_bytes(),
-            arena_used_bytes=parts.store.used_bytes,
-            arena_bytes=parts.store.total_bytes,
-            weights_bytes=self._execution.weights_bytes,
-        )
 
 
 class _RetiredPeers:

@@ -10,11 +10,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from comfyserverless.control.dispatch import Dispatcher
 from comfyserverless.control.views import WorkerView
 from comfyserverless.control.workers.checkpoints import CheckpointFiles, Recovery
+from comfyserverless.control.workers.describing import Joined, describe
 from comfyserverless.control.workers.links import LinkServer
 from comfyserverless.control.workers.processes import Slot, WorkerProcesses
 from comfyserverless.control.workers.scratch import Scratch, shared_folder
@@ -33,15 +33,6 @@ _CANCEL_GRACE_S = 20.0
 """How long a cancelled invocation may keep its lane: a step cannot be stopped, but a worker can be replaced."""
 
 _WATCH_EVERY_S = 5.0
-
-
-@dataclass(slots=True)
-class _Joined:
-    """What a joined worker said last."""
-
-    hello: wire.Hello
-    stats: wire.WorkerStats | None
-    heard_at_s: float
 
 
 class WorkerPool:
@@ -65,7 +56,7 @@ class WorkerPool:
         self._processes = WorkerProcesses(config, f"unix:{self._socket}", scratch, self.lost)
         self._let_go = let_go
         #: all and only workers with a live link.
-        self._joined: dict[WorkerId, _Joined] = {}
+        self._joined: dict[WorkerId, Joined] = {}
         self.has_joined = asyncio.Event()
         """Set when the first worker has joined."""
         self._watch: asyncio.Task[None] | None = None
@@ -112,7 +103,7 @@ class WorkerPool:
         wrong = [name for name, spec in BUILTIN_FUNCTIONS.items() if specs.get(name) != spec]
         if wrong:
             raise InvariantError(f"worker {hello.worker} declares other ports for {', '.join(wrong)}")
-        self._joined[hello.worker] = _Joined(hello, None, time.monotonic())
+        self._joined[hello.worker] = Joined(hello, None, time.monotonic())
         self._processes.note_arena(hello.arena_path)
         log.info("worker %s is ready (pid %d, %s)", hello.worker, hello.pid, hello.device.name)
         self.dispatcher.worker_joined(hello.worker, hello.lanes)
@@ -134,7 +125,7 @@ class WorkerPool:
             case wire.InvocationCancelled():
                 self.dispatcher.cancelled(worker, message)
             case wire.WorkerStats():
-                state.stats = message
+                state.note(message)
             case wire.Hello() | wire.JoinIsland():
                 raise InvariantError(f"worker {worker} said hello twice")
 
@@ -158,47 +149,6 @@ class WorkerPool:
                 self._processes.kill(worker)
 
     def _view(self, slot: Slot) -> WorkerView:
-        empty = WorkerView(
-            slot=slot.name,
-            worker=slot.worker,
-            pid=slot.pid,
-            state="starting" if slot.starts <= 1 else "lost",
-            restarts=max(0, slot.starts - 1),
-            device_name="",
-            device_kind="cpu",
-            device_index=slot.device_index,
-            device_total_bytes=0,
-            device_free_bytes=0,
-            resident_bytes=0,
-            arena_used_bytes=0,
-            arena_bytes=0,
-            weights_bytes=0,
-            running=(),
-            torch_version="",
-        )
         joined = self._joined.get(slot.worker) if slot.worker else None
-        if joined is None or slot.worker is None:
-            return empty
-        running = self.dispatcher.running_on(slot.worker)
-        hello, stats = joined.hello, joined.stats
-        view = replace(
-            empty,
-            state="busy" if running else "ready",
-            pid=hello.pid,
-            device_name=hello.device.name,
-            device_kind=hello.device.kind,
-            device_index=hello.device.index,
-            device_total_bytes=hello.device.total_bytes,
-            device_free_bytes=stats.device_free_bytes if stats else hello.device.free_bytes,
-            arena_bytes=hello.arena_bytes,
-            running=tuple(running),
-            torch_version=hello.torch_version,
-        )
-        if stats is None:
-            return view
-        return replace(
-            view,
-            resident_bytes=stats.resident_bytes,
-            arena_used_bytes=stats.arena_used_bytes,
-            weights_bytes=stats.weights_bytes,
-        )
+        running = self.dispatcher.running_on(slot.worker) if slot.worker else ()
+        return describe(slot, joined, running)

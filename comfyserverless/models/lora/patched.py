@@ -13,7 +13,7 @@ from torch import Tensor
 
 from comfyserverless.models.lora.merge import Adapter, merge
 from comfyserverless.models.resident.layers import Layer
-from comfyserverless.models.resident.run import ResidentModel
+from comfyserverless.models.resident.run import ResidentModel, Title
 from comfyserverless.models.resident.transfer import Block, Transfer
 from comfyserverless.residency.policy import LayerKey
 
@@ -36,14 +36,15 @@ class PatchedLayer(Layer):
 
 
 def patch_model(
-    base: ResidentModel, changes: Mapping[str, Sequence[Adapter]], device: torch.device
+    base: ResidentModel, changes: Mapping[str, Sequence[Adapter]], device: torch.device, variant: str
 ) -> ResidentModel:
     """Return the private layers of a base, one for each of its own; most may be empty.
 
-    changes: the adapters of each parameter that they change, by its name.
+    changes: the adapters of each parameter that they change, by its name; variant: what people call them.
     """
     layers = [
         PatchedLayer(layer, {name: changes[name] for name in layer.parameters if name in changes}, device)
         for layer in base.layers
     ]
-    return ResidentModel(f"{base.name} with LoRAs", base.group, layers)
+    title = Title(base.title.kind, variant)
+    return ResidentModel(f"{base.name} with LoRAs", base.group, layers, title=title)

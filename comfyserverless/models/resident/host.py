@@ -20,6 +20,16 @@ class HostTier:
         self._blocks: dict[str, dict[int, Tensor]] = {}
 
     @property
+    def budget_bytes(self) -> int:
+        """Return how many bytes it may hold."""
+        return self._budget.budget_bytes
+
+    @property
+    def models(self) -> int:
+        """Return of how many models it has blocks."""
+        return len(self._blocks)
+
+    @property
     def total_bytes(self) -> int:
         """Return the bytes of all blocks."""
         return self._budget.total_bytes

@@ -19,7 +19,7 @@ from comfyserverless.models.resident.profiles import ProfileStore
 from comfyserverless.models.resident.run import ResidentModel, Run
 from comfyserverless.models.resident.transfer import Transfer
 from comfyserverless.residency.policy import LayerKey, PolicyName
-from comfyserverless.residency.table import LayerTable, Reservation
+from comfyserverless.residency.table import LayerTable, ModelState, Reservation
 
 _INTERRUPT_POLL_S = 0.1
 """How often a run that waits for a load looks whether it is interrupted; nobody wakes it for that."""
@@ -59,6 +59,11 @@ class Keeper:
         """List the layers of a model that are resident."""
         with self._changed:
             return self._table.present(model.key) if model.key in self._table else []
+
+    def look(self) -> tuple[LayerTable, list[tuple[ResidentModel, ModelState]]]:
+        """Return the table, for its figures only, and the state of each model, least recently used first."""
+        with self._changed:
+            return self._table, [(self._models[each.model], each) for each in self._table.look()]
 
     def take_waited_s(self) -> float:
         """Return how long runs of this thread waited for loads since the last call."""
@@ -300,7 +305,7 @@ class Keeper:
         error: Exception | None = None
         try:
             for key in reservation.missing:
-                self._load_layer(self._models[key[0]], key[1])
+                self._models[key[0]].load(key[1], self.transfer)
         except Exception as exc:  # noqa: BLE001 - driver loop: the thread must outlive what it loads
             error = exc
         with self._changed:
@@ -313,14 +318,3 @@ class Keeper:
                 run.error = error
             self._free(self._table.trim())
             self._changed.notify_all()
-
-    def _load_layer(self, model: ResidentModel, number: int) -> None:
-        layer, begin_ns = model.layers[number], time.perf_counter_ns()
-        block = layer.load((model.name, number), self.transfer)
-        layer.bind(block)
-        load_ns = time.perf_counter_ns() - begin_ns
-        # What is late to begin ends early on an emulated link, which is no faster for that.
-        load_ns = max(load_ns, round(self.transfer.link_s(block.moved_bytes) * 1e9))
-        model.profile.saw_load(number, load_ns)
-        model.loaded_ns += load_ns
-        model.loaded_bytes += layer.size_bytes

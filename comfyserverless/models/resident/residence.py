@@ -12,7 +12,7 @@ from comfyserverless.models.modules import compute_dtype
 from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.resident.keeper import Keeper
 from comfyserverless.models.resident.layers import Recipe, split_layers
-from comfyserverless.models.resident.run import ResidentModel
+from comfyserverless.models.resident.run import ResidentModel, Title
 from comfyserverless.models.resident.skeleton import Skeleton, Skeletons
 
 
@@ -62,4 +62,5 @@ class Residence:
             recipe.weights.check_real(recipe.source)
         layers = split_layers(recipes, order, self.device)
         name = f"{kind} {weights.path} {weights.version}"
-        return ResidentModel(name, weights.path, layers, self.keeper.profiles.load(name, len(layers)))
+        profile = self.keeper.profiles.load(name, len(layers))
+        return ResidentModel(name, weights.path, layers, profile, Title(kind))

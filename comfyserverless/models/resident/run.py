@@ -5,26 +5,44 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
 from comfyserverless.models.resident.layers import Layer
 from comfyserverless.models.resident.profiles import Profile
+from comfyserverless.models.resident.transfer import Transfer
 from comfyserverless.residency.policy import LayerKey
 
 _serial = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Title:
+    """What people call a model: which one of its file, and the LoRAs of private layers."""
+
+    kind: str
+    variant: str = ""
 
 
 class ResidentModel:
     """The layers of one model in execution order, as the keeper knows them.
 
     name: says what it is, the same in every process; key: of this object in the layer table. group: the file
-    whose models a workflow uses together. profile: of the model; loaded_bytes, loaded_ns: of all loads
-    so far.
+    whose models a workflow uses together. title: says it to people. profile: of the model; loaded_bytes,
+    loaded_ns: of all loads so far.
     """
 
-    def __init__(self, name: str, group: str, layers: Sequence[Layer], profile: Profile | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        group: str,
+        layers: Sequence[Layer],
+        profile: Profile | None = None,
+        title: Title | None = None,
+    ) -> None:
         self.name = name
+        self.title = title or Title(name)
         self.key = f"{name} #{next(_serial)}"
         self.group = group
         self.layers = tuple(layers)
@@ -38,6 +56,18 @@ class ResidentModel:
     def layer_keys(self, number: int) -> tuple[LayerKey, ...]:
         """Return the key of a layer, nothing if it has no bytes."""
         return ((self.key, number),) if self.layers[number].size_bytes else ()
+
+    def load(self, number: int, transfer: Transfer) -> None:
+        """Load and bind a layer, and take note of what it took. Raises what loading raises."""
+        layer, begin_ns = self.layers[number], time.perf_counter_ns()
+        block = layer.load((self.name, number), transfer)
+        layer.bind(block)
+        load_ns = time.perf_counter_ns() - begin_ns
+        # What is late to begin ends early on an emulated link, which is no faster for that.
+        load_ns = max(load_ns, round(transfer.link_s(block.moved_bytes) * 1e9))
+        self.profile.saw_load(number, load_ns)
+        self.loaded_ns += load_ns
+        self.loaded_bytes += layer.size_bytes
 
 
 class Run:

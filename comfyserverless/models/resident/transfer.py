@@ -34,6 +34,17 @@ class Block:
     event: torch.cuda.Event | None = None
 
 
+@dataclass(slots=True)
+class Traffic:
+    """How many layers, and bytes, came from where since the start; made: computed on the device."""
+
+    host_layers: int = 0
+    disk_layers: int = 0
+    made_layers: int = 0
+    host_bytes: int = 0
+    disk_bytes: int = 0
+
+
 class Transfer:
     """The way from files to one device; used by one thread at a time, except `wait` and `keep_until_done`.
 
@@ -45,6 +56,7 @@ class Transfer:
         self.device = device
         self.link_gbps = link_gbps
         self.host = HostTier(host_bytes)
+        self.traffic = Traffic()
         self._is_cuda = device.type == "cuda"
         self._stream: torch.cuda.Stream | None = None
         self._link_free_s = 0.0
@@ -60,8 +72,12 @@ class Transfer:
             if is_kept:
                 self.host.put(key, host)
             block = self._copy(host) if is_kept or self._is_cuda else Block(host, size_bytes)
+            self.traffic.disk_layers += 1
+            self.traffic.disk_bytes += size_bytes
         else:
             block = self._copy(host)
+            self.traffic.host_layers += 1
+            self.traffic.host_bytes += size_bytes
         time.sleep(max(0.0, arrival_s - time.perf_counter()))
         return block
 
@@ -74,6 +90,7 @@ class Transfer:
         with self._on_stream():
             data = self._device_block(size_bytes)
             fill(data)
+            self.traffic.made_layers += 1
             return self._finished(data, moved_bytes=0)
 
     def wait(self, block: Block) -> None:

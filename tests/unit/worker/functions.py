@@ -8,17 +8,21 @@ from typing import Any
 
 import torch
 
+from comfyserverless.core.memory import DeviceMemory, HostMemory, MemoryCounters, ModelMemory, WeightsPicture
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
+
+MODEL = ModelMemory("a.safetensors", "unet", "", 4, ((0, 3),), (), 2, False, 100, 77)
 
 
 class Recorded:
     """A pool that counts what it is asked."""
 
-    weights_bytes = 77
-
     def __init__(self) -> None:
         self.unloads = 0
         self.waited_s = 0.0
+
+    def picture(self) -> WeightsPicture:
+        return WeightsPicture(DeviceMemory(100, 77), HostMemory(), MemoryCounters(disk_layers=3), (MODEL,))
 
     def unload_all(self) -> None:
         self.unloads += 1

@@ -12,7 +12,7 @@ from comfyserverless.core import messages as wire
 from comfyserverless.core.ids import InvocationId, WorkerId
 from comfyserverless.dataplane.shared_memory import SharedMemoryArena
 from comfyserverless.dataplane.store import TensorStore
-from comfyserverless.worker import session
+from comfyserverless.worker import reporting
 from comfyserverless.worker.link import Link, LinkLost, dial
 from comfyserverless.worker.session import Parts, Worker
 from tests.support.link_server import LinkServer, WorkerLink, serve_links
@@ -44,7 +44,7 @@ class Bench:
 
 @pytest_asyncio.fixture
 async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
-    monkeypatch.setattr(session, "STATS_INTERVAL_S", 0.02)
+    monkeypatch.setattr(reporting, "INTERVAL_S", 0.02)
     async with serve_links(tmp_path / "link") as server:
         bench = Bench(tmp_path, server)
         await bench.start()
@@ -135,6 +135,9 @@ async def test_worker_reports_its_memory(bench: Bench) -> None:
     assert stats.arena_bytes == 1 << 20
     assert stats.resident_bytes > 10 << 20
     assert ref.size_bytes == 4000
+    assert stats.memory is not None
+    assert stats.memory.link_s is not None
+    assert 0 < stats.memory.link_s < 5
 
 
 async def test_shutdown_finishes_what_runs(bench: Bench) -> None:
