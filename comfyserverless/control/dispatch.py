@@ -63,7 +63,7 @@ class Dispatcher:
 
     send: deliver a message to a worker's link; clock: monotonic seconds; make_room: let go of results in a
     worker's full arena that only wait to be used again, False if there are none; recovery: what is kept for the
-    loss of a worker.
+    loss of a worker. Others may look at `state`, and change nothing there.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Dispatcher:
         recovery: Recovery,
     ) -> None:
         self.meter = Meter()
-        self._state = SchedulingState(config)
+        self.state = SchedulingState(config)
         self._send = send
         self._clock = clock
         self._make_room = make_room
@@ -192,7 +192,7 @@ class Dispatcher:
         self._handle(
             events.InvocationFailed(name, worker, message.timing, now_s, name, has_room_now, is_starved)
         )
-        if self._state.has_failed(message.invocation):
+        if self.state.has_failed(message.invocation):
             self._fail(call, error)
 
     def cancelled(self, worker: WorkerId, message: wire.InvocationCancelled) -> None:
@@ -221,15 +221,15 @@ class Dispatcher:
 
     def service_s(self, tenant: TenantId) -> dict[str, float]:
         """Return the seconds of service that a tenant was given so far, by lane."""
-        return self._state.ledger.service_s(tenant)
+        return self.state.ledger.service_s(tenant)
 
     def waited_s(self, tenant: TenantId) -> dict[str, float]:
         """Return the seconds that a tenant's calls waited in a lane for each other, by lane; not charged."""
-        return self._state.ledger.waited_s(tenant)
+        return self.state.ledger.waited_s(tenant)
 
     def recovery(self) -> RecoveryView:
         """Tell what losses of workers have cost."""
-        return self._recovery.view(self._state.checkpoints.largest_steps)
+        return self._recovery.view(self.state.checkpoints.largest_steps)
 
     def counts(self) -> dict[str, int]:
         """Count what is held, to see leaks: calls, results, tensors, publications."""
@@ -250,7 +250,7 @@ class Dispatcher:
         self._is_handling = True
         try:
             while self._pending_events:
-                for instruction in self._state.handle(self._pending_events.popleft()):
+                for instruction in self.state.handle(self._pending_events.popleft()):
                     self._carry_out(instruction)
         finally:
             self._is_handling = False
@@ -320,7 +320,7 @@ class Dispatcher:
         run = failed.spec.run
         calls = [each for each in self._calls.values() if each.spec.run == run]
         for call in (failed, *calls):
-            if call is failed or self._state.has_failed(call.spec.id):
+            if call is failed or self.state.has_failed(call.spec.id):
                 if call.spec.id in self._calls:
                     self._failures[call.spec.id] = error
                 self._report(call.spec.id, call, {}, error)

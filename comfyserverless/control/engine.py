@@ -12,6 +12,7 @@ from comfyserverless.control.caches import TenantCaches
 from comfyserverless.control.context import RunServices
 from comfyserverless.control.describing import now_ms
 from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.overview.overview import Overview
 from comfyserverless.control.records.base import RecordQuery
 from comfyserverless.control.records.opening import open_records
 from comfyserverless.control.records.packed import PackedJson
@@ -70,6 +71,7 @@ class Engine:
             tenant_weights=Weights(tenants),
         )
         self._pool = WorkerPool(config.worker, scheduling, self._scratch, self._caches.let_go)
+        self.overview = Overview(self._pool.dispatcher.state, self._pool.dispatcher.meter)
         self._runs = Runs(self._pool, self._caches, tenants, self._prompts, self._services_of, self._notify)
         self._config = config
 
@@ -145,9 +147,9 @@ class Engine:
         """List the running prompts."""
         return self._queue.running(tenant)
 
-    def pending(self, tenant: TenantId = DEFAULT_TENANT) -> list[RunRecord]:
-        """List the waiting prompts, next one first."""
-        return self._queue.pending(tenant)
+    def pending(self, tenant: TenantId = DEFAULT_TENANT, limit: int | None = None) -> list[RunRecord]:
+        """List the waiting prompts, next one first, at most `limit`."""
+        return self._queue.pending(tenant, limit)
 
     async def history_count(self, tenant: TenantId = DEFAULT_TENANT) -> int:
         """Count the ended prompts that are kept."""

@@ -19,6 +19,7 @@ from comfyserverless.server.keys import CONFIG, ENGINE, GATE, HUB, LOGS, TENANTS
 from comfyserverless.server.logs import LogTape, log_message
 from comfyserverless.server.routes import (
     catalog,
+    dashboard,
     jobs,
     login,
     media,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from comfyserverless.control.engine import Engine
 
 _ACCOUNTS_EVERY_S = 2.0
-_TWINNED = (prompts, media, uploads, catalog, userdata, settings, page, system, usage)
+_TWINNED = (prompts, media, uploads, catalog, userdata, settings, page, system, usage, dashboard)
 
 
 def build_app(
@@ -52,13 +53,15 @@ def build_app(
     app[LOGS] = logs or LogTape()
     app[WEB_FOLDERS] = page.own_web_folders()
     settings.set_up(app)
+    dashboard.set_up(app)
     for module in _TWINNED:
         app.add_routes(_with_twins(module.ROUTES))
     if gate is not None:
         app[GATE] = gate
         app.add_routes(login.ROUTES)
         app.cleanup_ctx.append(_watch_accounts)
-    app.add_routes([*jobs.ROUTES, *system.INTERNAL_ROUTES, *page.FILE_ROUTES])
+    app.add_routes([*jobs.ROUTES, *system.INTERNAL_ROUTES, *page.ASSET_ROUTES])
+    app.add_routes([*dashboard.PAGE_ROUTES, *library.FILE_ROUTES, *page.FILE_ROUTES])
     app.cleanup_ctx.append(_fan_out)
     app.on_shutdown.append(_close_sockets)
     app.on_response_prepare.append(border.cache_headers)

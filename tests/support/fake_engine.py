@@ -6,6 +6,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from comfyserverless.control.metering.measured import Meter
+from comfyserverless.control.overview.overview import Overview
 from comfyserverless.control.records.base import RecordQuery
 from comfyserverless.control.views import (
     Notice,
@@ -19,6 +21,7 @@ from comfyserverless.control.views import (
     WorkerView,
 )
 from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
+from comfyserverless.scheduling.state import SchedulingConfig, SchedulingState
 
 ACTIVE = (RunStatus.PENDING, RunStatus.RUNNING)
 
@@ -43,6 +46,9 @@ class FakeEngine:
     refusal: SubmitResult | None = None
     failure: Exception | None = None
     settlings: int = 0
+    overview: Overview = field(
+        default_factory=lambda: Overview(SchedulingState(SchedulingConfig(slack_s=2.0)), Meter(), lambda: 0.0)
+    )
 
     def subscribe(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
         self.listeners.append(listener)
@@ -86,8 +92,8 @@ class FakeEngine:
     def running(self, tenant: TenantId = DEFAULT_TENANT) -> list[RunRecord]:
         return self.in_state(RunStatus.RUNNING, tenant=tenant)
 
-    def pending(self, tenant: TenantId = DEFAULT_TENANT) -> list[RunRecord]:
-        return self.in_state(RunStatus.PENDING, tenant=tenant)
+    def pending(self, tenant: TenantId = DEFAULT_TENANT, limit: int | None = None) -> list[RunRecord]:
+        return self.in_state(RunStatus.PENDING, tenant=tenant)[:limit]
 
     def ended(self, tenant: TenantId) -> list[RunRecord]:
         return [record for record in self.of(tenant) if record.status not in ACTIVE]

@@ -109,10 +109,10 @@ class PromptQueue:
         tenant = self._tenants.get(tenant_id)
         return list(tenant.running.values()) if tenant else []
 
-    def pending(self, tenant_id: TenantId) -> list[RunRecord]:
-        """List pending prompts, next one first."""
+    def pending(self, tenant_id: TenantId, limit: int | None = None) -> list[RunRecord]:
+        """List pending prompts, next one first, at most `limit`."""
         tenant = self._tenants.get(tenant_id)
-        return [tenant.waiting[order].record for order in tenant.orders] if tenant else []
+        return [tenant.waiting[order].record for order in tenant.orders[:limit]] if tenant else []
 
     def find(self, tenant_id: TenantId, prompt_id: PromptId) -> RunRecord | None:
         """Return a pending or running prompt, None if this tenant has no such prompt."""

@@ -1,0 +1,1 @@
+"""Put together what the dashboard shows to one sender."""
