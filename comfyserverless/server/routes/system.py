@@ -11,6 +11,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from comfyserverless import __version__
@@ -115,17 +116,24 @@ def _processor(total_bytes: int, free_bytes: int) -> dict[str, Any]:
 async def show_workers(request: web.Request) -> web.Response:
     """Show the worker slots and what losses have cost, for the Workers tab and operators.
 
-    This route is ours, not ComfyUI's.
+    `memory` of a worker (null before its first report, and always for tenants that are no operators, because it
+    names models) is `core.memory.MemoryPicture`: {device: {budget_bytes, used_bytes, claimed_bytes}, host:
+    {budget_bytes, used_bytes, models}, arena: {total_bytes, used_bytes, blocks, largest_free_bytes}, counters:
+    {resident_layers, host_layers, disk_layers, made_layers, host_bytes, disk_bytes, evicted_layers,
+    fetched_tensors, fetched_bytes}, models: [{name, kind, variant, layers, resident: [[first, end], ...],
+    empty: [[first, end], ...], prefix, is_in_use, total_bytes, resident_bytes}, ...], more_models, link_s}; the
+    models come the most recently used first. This route is ours, not ComfyUI's.
     """
     return json_response({"workers": shown_workers(request), "recovery": asdict(request.app[ENGINE].recovery())})
 
 
 def shown_workers(request: web.Request) -> list[dict[str, Any]]:
     """Return the worker slots as the sender of a request may see them."""
-    views = [asdict(view) for view in request.app[ENGINE].workers()]
+    views: list[dict[str, Any]] = msgspec.to_builtins(request.app[ENGINE].workers())
     if not identity_of(request).is_operator:
         for view in views:
             view["running"] = [each for each in view["running"] if _is_own(request, each)]
+            view["memory"] = None
     return views
 
 
