@@ -1,4 +1,7 @@
-"""Index the ready invocations by lane and tenant, in submission order; suspects may be held back."""
+"""Index the ready invocations by lane and tenant, by rank; suspects may be held back.
+
+A rank is an invocation's place among those of its tenant: higher priority first, then first submitted first.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +16,18 @@ class Backlog:
     """Hold all and only the invocations that are ready."""
 
     def __init__(self) -> None:
-        #: per lane, for all and only tenants with ready invocations: their submission numbers, ascending
+        #: per lane, for all and only tenants with ready invocations: their ranks, ascending
         self.lanes: dict[Lane, dict[TenantId, list[int]]] = {lane: {} for lane in LANES}
         #: ready suspects that are in no lane above, by submission number
         self.held: dict[int, InvocationRecord] = {}
         #: all and only suspects that are in a lane above
         self._suspects: dict[int, InvocationRecord] = {}
+        #: all ready invocations, by rank: no two have the same, whosever they are
         self._records: dict[int, InvocationRecord] = {}
 
     def add(self, record: InvocationRecord) -> bool:
         """Insert a record; True if its tenant had nothing ready in the lane before. A suspect is held back."""
-        self._records[record.order] = record
+        self._records[record.rank] = record
         if record.attempts:
             self.held[record.order] = record
             return False
@@ -44,32 +48,36 @@ class Backlog:
 
     def _insert(self, record: InvocationRecord) -> bool:
         tenants = self.lanes[record.spec.lane]
-        orders = tenants.get(record.spec.tenant)
-        if orders is None:
-            tenants[record.spec.tenant] = [record.order]
+        ranks = tenants.get(record.spec.tenant)
+        if ranks is None:
+            tenants[record.spec.tenant] = [record.rank]
             return True
-        insort(orders, record.order)
+        insort(ranks, record.rank)
         return False
 
     def remove(self, record: InvocationRecord) -> None:
         """Take a record out. Pre: it is in."""
-        del self._records[record.order]
+        del self._records[record.rank]
         if self.held.pop(record.order, None) is None:
             self._suspects.pop(record.order, None)
             self._take_out(record)
 
     def _take_out(self, record: InvocationRecord) -> None:
         tenants = self.lanes[record.spec.lane]
-        orders = tenants[record.spec.tenant]
-        if len(orders) == 1:
+        ranks = tenants[record.spec.tenant]
+        if len(ranks) == 1:
             del tenants[record.spec.tenant]
         else:
-            del orders[bisect_left(orders, record.order)]
+            del ranks[bisect_left(ranks, record.rank)]
 
-    def oldest(self, lane: Lane, tenant: TenantId, count: int) -> list[InvocationRecord]:
-        """List up to `count` ready invocations of a tenant, first submitted first."""
-        return [self._records[order] for order in self.lanes[lane][tenant][:count]]
+    def first(self, lane: Lane, tenant: TenantId, count: int) -> list[InvocationRecord]:
+        """List up to `count` ready invocations of a tenant: of its highest priority only, oldest first."""
+        found = [self._records[rank] for rank in self.lanes[lane][tenant][:count]]
+        highest = found[0].spec.priority
+        if found[-1].spec.priority != highest:
+            return [record for record in found if record.spec.priority == highest]
+        return found
 
     def records(self) -> list[InvocationRecord]:
         """List all ready invocations, first submitted first."""
-        return [self._records[order] for order in sorted(self._records)]
+        return sorted(self._records.values(), key=lambda record: record.order)

@@ -1,13 +1,19 @@
-"""Hold what the scheduling room can be told: fairness, retries, overlap and the first guesses of costs."""
+"""Hold what the scheduling room can be told: policy, fairness, retries, overlap, first guesses of costs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Literal, get_args
 
 from comfyserverless.core.errors import ConfigError
 from comfyserverless.core.ids import TenantId
+
+PolicyName = Literal["vtime", "fifo", "sjf", "round-robin", "request-count"]
+"""How it is chosen whose turn it is; all but `vtime` are there to be compared with it."""
+
+POLICY_NAMES: tuple[PolicyName, ...] = get_args(PolicyName)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,7 @@ class SchedulingConfig:
     transfer_penalty_s: what placement adds for each input whose bytes are not on the worker.
     ewma_ratio: share of a new measurement in the running mean. score_window: how many ready invocations,
     over all candidate tenants, are scored per dispatch. tenant_weights: shares of service, 1.0 if not named.
+    policy: how the next invocation is chosen.
     """
 
     slack_s: float
@@ -35,8 +42,11 @@ class SchedulingConfig:
     ewma_ratio: float = 0.3
     score_window: int = 32
     tenant_weights: Mapping[TenantId, float] = field(default_factory=lambda: MappingProxyType({}))
+    policy: PolicyName = "vtime"
 
     def __post_init__(self) -> None:
+        if self.policy not in POLICY_NAMES:
+            raise ConfigError(f"policy is {self.policy!r}; allowed: {', '.join(POLICY_NAMES)}")
         for name in ("slack_s", "default_cost_s", "default_load_s", "transfer_penalty_s"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(

@@ -14,7 +14,7 @@ from comfyserverless.scheduling.instructions import StartInvocation
 from comfyserverless.scheduling.invocations import InvocationRecord, Lease, Turn
 from comfyserverless.scheduling.ledger import Ledger
 from comfyserverless.scheduling.placement import WorkerPool
-from comfyserverless.scheduling.scoring import choose
+from comfyserverless.scheduling.policies.registry import policy_of
 from comfyserverless.scheduling.table import InvocationTable
 
 
@@ -31,6 +31,7 @@ class Dispatch:
         checkpoints: Checkpoints,
     ) -> None:
         self._config = config
+        self._policy = policy_of(config)
         self._table = table
         self._pool = pool
         self._ledger = ledger
@@ -51,15 +52,7 @@ class Dispatch:
                 self._start_next(lane, turn)
 
     def _start_next(self, lane: Lane, turn: Turn) -> None:
-        config, ledger = self._config, self._ledger.lanes[lane]
-        choice = choose(
-            self._table.backlog,
-            lane,
-            ledger,
-            window=config.score_window,
-            slack_s=config.slack_s,
-            at_s=turn.at_s,
-        )
+        choice = self._policy.choose(self._table.backlog, lane, self._ledger.lanes[lane], turn.at_s)
         self._start(choice.record, choice.least_s, turn)
 
     def _start(self, record: InvocationRecord, least_s: float, turn: Turn) -> None:

@@ -16,7 +16,8 @@ class InvocationSpec:
     needs: producers whose results it consumes; callback_needs: producers that it may overlap with (paper, 5.2).
     weights: keys of the model handles it runs on, for placement and load estimates; cost_key: what measured
     history is grouped by (function, weights, input size). is_step: it ends a step of a walk, and its result is
-    all that the walk needs to go on from there.
+    all that the walk needs to go on from there. priority: of its run; of a tenant's ready invocations those
+    with the highest go first, and other tenants do not feel it.
     """
 
     id: InvocationId
@@ -30,6 +31,7 @@ class InvocationSpec:
     callback_needs: tuple[InvocationId, ...] = ()
     weights: tuple[str, ...] = ()
     is_step: bool = False
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)

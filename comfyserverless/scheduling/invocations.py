@@ -36,6 +36,9 @@ Phase = Literal[
 Fate = Literal["release", "retry", "fail"]
 """What becomes of a cancelling invocation when it leaves its lane without a result."""
 
+_PRIORITY_BITS = 48
+"""A level of priority outweighs so many submissions as this power of two."""
+
 OPEN_PHASES: frozenset[Phase] = frozenset({"waiting", "ready", "running", "cancelling"})
 BROKEN_PHASES: frozenset[Phase] = frozenset({"failed", "abandoned"})
 
@@ -86,13 +89,17 @@ class Turn:
 
 @dataclass(slots=True, eq=False)
 class RunRecord:
-    """One run. longest_s: length of the longest path of estimates through what it has submitted so far."""
+    """One run. longest_s: length of the longest path of estimates through what it has submitted so far.
+
+    place: how many runs of its tenant were begun before it, for a policy that counts them.
+    """
 
     id: PromptId
     tenant: TenantId
     opened_at_s: float
     longest_s: float = 0.0
     is_closed: bool = False
+    place: int | None = None
     #: all and only its invocations that are not forgotten, in submission order
     members: dict[InvocationId, InvocationRecord] = field(default_factory=dict)
 
@@ -125,6 +132,8 @@ class InvocationRecord:
     overlaps: tuple[InvocationRecord, ...]
     estimate_s: float
     head_s: float
+    #: its place among those of its tenant: higher priority first, then by order
+    rank: int = field(init=False)
     phase: Phase = "submitted"
     #: who outside holds its result; the first pin is the lowering's that emitted it
     pins: int = 1
@@ -152,6 +161,9 @@ class InvocationRecord:
     #: all and only unforgotten invocations that name it in overlaps
     followers: dict[InvocationId, InvocationRecord] = field(default_factory=dict)
     _story: deque[tuple[float, Phase, str]] = field(default_factory=lambda: deque(maxlen=16))
+
+    def __post_init__(self) -> None:
+        self.rank = self.order - (self.spec.priority << _PRIORITY_BITS)
 
     @property
     def inputs(self) -> tuple[InvocationRecord, ...]:

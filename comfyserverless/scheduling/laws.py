@@ -94,8 +94,8 @@ def _check_backlog(table: InvocationTable, pool: WorkerPool) -> None:
     for lane, tenants in table.backlog.lanes.items():
         if tenants and pool.free[lane]:
             raise InvariantError(f"lane {lane} has a free slot and a ready invocation")
-        if any(not orders or orders != sorted(orders) for orders in tenants.values()):
-            raise InvariantError("a backlogged tenant has ready invocations, in submission order")
+        if any(not ranks or ranks != sorted(ranks) for ranks in tenants.values()):
+            raise InvariantError("a backlogged tenant has ready invocations, by rank")
 
 
 def _check_suspects(table: InvocationTable, pool: WorkerPool) -> None:

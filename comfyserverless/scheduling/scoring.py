@@ -1,4 +1,4 @@
-"""Choose the next invocation of a lane: fairness filter, then score (paper, Algorithm 1).
+"""Choose among ready invocations by score (paper, Algorithm 1, second layer).
 
 score(n) = w(n) - r(n) - e(n), each divided by its largest value among the candidates: w how long its run has
 been under way (so the prompts of one tenant finish in the order they came unless a shorter one overtakes), r
@@ -8,44 +8,21 @@ the remaining critical path of its run, e its own estimate. Equal scores go by s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from comfyserverless.core.ids import TenantId
 from comfyserverless.core.modelfn import Lane
 from comfyserverless.scheduling.backlog import Backlog
 from comfyserverless.scheduling.invocations import InvocationRecord
-from comfyserverless.scheduling.ledger import LaneLedger
-
-TIE_S = 1e-9
-"""vTimes closer than this are equal: sums of the same charges in another order differ in the last bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The invocation to dispatch, and the least vTime among those who competed."""
+def collect(backlog: Backlog, lane: Lane, tenants: Sequence[TenantId], window: int) -> list[InvocationRecord]:
+    """List the first ready invocations of some tenants. Pre: each has one.
 
-    record: InvocationRecord
-    least_s: float
-
-
-def choose(
-    backlog: Backlog, lane: Lane, ledger: LaneLedger, *, window: int, slack_s: float, at_s: float
-) -> Choice:
-    """Pick from a lane's backlog. Pre: the lane has ready invocations.
-
-    window: how many invocations are scored, shared evenly by the candidate tenants (each has its oldest ones
-    in), so that a dispatch does not cost more the more there is to do.
+    window: how many invocations at most, shared evenly by the tenants (each has at least its first one in), so
+    that a dispatch does not cost more the more there is to do.
     """
-    tenants = backlog.lanes[lane]
-    v_times = [(tenant, ledger.v_time_s(tenant)) for tenant in tenants]
-    least_s = min(v_time_s for _, v_time_s in v_times)
-    candidates = [tenant for tenant, v_time_s in v_times if v_time_s - least_s <= slack_s + TIE_S]
-    return Choice(best(_collect(backlog, lane, candidates, window), at_s), least_s)
-
-
-def _collect(backlog: Backlog, lane: Lane, tenants: Sequence[TenantId], window: int) -> list[InvocationRecord]:
     share = max(1, window // len(tenants))
-    return [record for tenant in tenants for record in backlog.oldest(lane, tenant, share)]
+    return [record for tenant in tenants for record in backlog.first(lane, tenant, share)]
 
 
 def best(records: Sequence[InvocationRecord], at_s: float) -> InvocationRecord:

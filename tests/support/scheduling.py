@@ -81,6 +81,7 @@ def spec(
     key: str = "step",
     node: str = "1",
     is_step: bool = False,
+    priority: int = 0,
 ) -> InvocationSpec:
     return InvocationSpec(
         id=InvocationId(invocation),
@@ -94,6 +95,7 @@ def spec(
         callback_needs=tuple(InvocationId(need) for need in callbacks),
         weights=weights,
         is_step=is_step,
+        priority=priority,
     )
 
 

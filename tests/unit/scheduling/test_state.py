@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from comfyserverless.core.errors import InvariantError
-from comfyserverless.scheduling import scoring
 from comfyserverless.scheduling.invocations import InvocationRecord
+from comfyserverless.scheduling.policies import vtime
 from tests.support.scheduling import Story
 
 
@@ -33,13 +33,13 @@ def test_a_dispatch_scores_no_more_than_its_window_however_much_is_ready(
     for index in range(40):
         story.submit(f"i{index}", run=f"run{index}")
     scored: list[int] = []
-    best = scoring.best
+    best = vtime.best
 
     def count(records: list[InvocationRecord], at_s: float) -> InvocationRecord:
         scored.append(len(records))
         return best(records, at_s)
 
-    monkeypatch.setattr(scoring, "best", count)
+    monkeypatch.setattr(vtime, "best", count)
     for index in range(10):
         story.finish(f"i{index}")
     assert scored == [4] * 10
