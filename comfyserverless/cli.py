@@ -171,6 +171,19 @@ def _add_access_flags(parser: argparse.ArgumentParser) -> None:
     add("--tenants", type=Path, metavar="FILE", help="accounts as TOML, instead of those of `tenant add`")
     add("--insecure", action="store_true", help="listen where other machines reach it without any accounts")
 
+    add(
+        "--multi-user",
+        action="store_true",
+        help="let people choose whose settings and workflows they see; no protection: accounts are",
+    )
+    add(
+        "--webhook-allow",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="HOST",
+        help="hosts, addresses or networks (10.0.0.0/8) that webhooks may call although they are not public",
+    )
 
 def _add_folder_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
@@ -241,6 +254,8 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         allows_strangers=arguments.insecure,
         drain_s=arguments.drain_timeout,
     )
+        has_users=arguments.multi_user,
+        webhook_allow=tuple(arguments.webhook_allow),
 
 
 def _database(given: str) -> str:

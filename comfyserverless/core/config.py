@@ -86,6 +86,8 @@ class ServerConfig:
     """
 
     engine: EngineConfig
+    has_users: people choose their settings and files by name (ComfyUI's multi-user mode, without accounts).
+    webhook_allow: hosts and networks that webhooks may reach although they are not public.
     listen: tuple[str, ...] = ("127.0.0.1",)
     port: int = 8188
     cors_origin: str | None = None
@@ -96,3 +98,5 @@ class ServerConfig:
     accounts: Path | None = None
     allows_strangers: bool = False
     drain_s: float = 5.0
+    has_users: bool = False
+    webhook_allow: tuple[str, ...] = ()

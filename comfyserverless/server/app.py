@@ -21,6 +21,7 @@ from comfyserverless.server.routes import (
     catalog,
     dashboard,
     jobs,
+    library,
     login,
     media,
     page,
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from comfyserverless.control.engine import Engine
 
 _ACCOUNTS_EVERY_S = 2.0
-_TWINNED = (prompts, media, uploads, catalog, userdata, settings, page, system, usage, dashboard)
+_TWINNED = (prompts, media, uploads, catalog, userdata, settings, page, library, system, usage, dashboard)
 
 
 def build_app(

@@ -41,6 +41,7 @@ def serve(config: ServerConfig, logs: LogTape) -> int:
     listeners = bind(config.listen, config.port)  # first: a start that fails here may have a twin that runs
     try:
         check_strangers(config, listeners)
+        check_users(config)
         with ExitStack() as locks:
             locks.enter_context(FolderLock(config.engine.folders.user))
             if config.engine.database not in ("", MEMORY):
@@ -74,6 +75,14 @@ def check_strangers(config: ServerConfig, listeners: Sequence[socket.socket]) ->
         "Listening on %s: everybody who can reach this machine can use the server, without a password",
         ", ".join(open_ones),
     )
+
+def check_users(config: ServerConfig) -> None:
+    """Refuse two ways of telling people apart at once. Raises ConfigError."""
+    if config.has_users and has_accounts(config):
+        raise ConfigError(
+            "--multi-user: this server has accounts, which keep people's settings and files apart"
+        )
+
 
 
 def has_accounts(config: ServerConfig) -> bool:

@@ -1,4 +1,4 @@
-"""Serve the page: the files of the frontend package, extensions of packs, and the empty lists it asks for."""
+"""Serve the page: the files of the frontend package, extensions of packs, and what it is told is off."""
 
 from __future__ import annotations
 
@@ -80,25 +80,25 @@ def _scripts_below(folder: Path) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.js"))]
 
 
-async def show_empty_object(request: web.Request) -> web.Response:
-    """Answer lists that only packs fill: workflow templates, blueprints, translations, replacements."""
-    return json_response({})
+async def refuse_assets(request: web.Request) -> web.Response:
+    """Say that there is no asset system; the feature flag `assets` says so too."""
+    error = {"code": "SERVICE_DISABLED", "message": "This server has no asset system", "details": {}}
+    return json_response({"error": error}, 503)
 
 
-async def show_no_blueprint(request: web.Request) -> web.Response:
-    """Answer for a blueprint that does not exist."""
-    return json_response(None)
-
-
-ROUTES = (
-    web.get("/extensions", list_extensions),
-    web.get("/workflow_templates", show_empty_object),
-    web.get("/global_subgraphs", show_empty_object),
-    web.get("/global_subgraphs/{id}", show_no_blueprint),
-    web.get("/node_replacements", show_empty_object),
-    web.get("/i18n", show_empty_object),
-)
+ROUTES = (web.get("/extensions", list_extensions),)
 """Routes with an /api twin."""
+
+_ASSET_PATHS = {
+    "/api/assets": ("GET", "POST"),
+    "/api/assets/{path:.+}": ("GET", "POST", "PUT", "DELETE"),
+    "/api/tags": ("GET",),
+    "/api/tasks/{id}": ("GET", "DELETE"),
+}
+ASSET_ROUTES = tuple(
+    web.route(method, path, refuse_assets) for path, methods in _ASSET_PATHS.items() for method in methods
+)
+"""Routes below /api only."""
 
 FILE_ROUTES = (
     web.get("/", show_index),

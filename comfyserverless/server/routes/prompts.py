@@ -11,12 +11,15 @@ from aiohttp import web
 
 from comfyserverless.control.views import SubmitRequest
 from comfyserverless.core.ids import PromptId
+from comfyserverless.nodes.registry import BUILTIN
 from comfyserverless.server.access import identity_of
 from comfyserverless.server.bodies import BodyError, encode_json, json_response, read_object
 from comfyserverless.server.border import prompt_error
+from comfyserverless.server.content.replacements import class_of, replaced
 from comfyserverless.server.keys import ENGINE, tenant_of
 from comfyserverless.server.numbers import whole_number
 from comfyserverless.server.records import history_record, queue_item, shown_number
+from comfyserverless.server.routes.library import find_replacements
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _HISTORY_PIECE = 500
@@ -45,6 +48,7 @@ async def submit(request: web.Request) -> web.Response:
         return prompt_error(
             "invalid_prompt_id", "prompt_id must be a canonical UUID", "lower case, with hyphens"
         )
+    body["prompt"] = await _with_known_classes(request, body["prompt"])
     result = await request.app[ENGINE].submit(_submit_request(request, body, prompt_id))
     if result.error is not None:
         answer = json_response({"error": result.error, "node_errors": result.node_errors}, 400)
@@ -54,6 +58,17 @@ async def submit(request: web.Request) -> web.Response:
         return answer
     number = shown_number(result.number)
     return json_response({"prompt_id": result.prompt_id, "number": number, "node_errors": result.node_errors})
+
+
+async def _with_known_classes(request: web.Request, prompt: Any) -> Any:
+    """Replace classes that were renamed; looks at the disk only if there is an unknown one."""
+    if not isinstance(prompt, dict) or all(map(_is_known, map(class_of, prompt.values()))):
+        return prompt
+    return replaced(prompt, await find_replacements(request.app), _is_known)
+
+
+def _is_known(node_class: str) -> bool:
+    return BUILTIN.get(node_class) is not None
 
 
 def _submit_request(request: web.Request, body: Mapping[str, Any], prompt_id: str | None) -> SubmitRequest:

@@ -11,8 +11,17 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from comfyserverless.server.bodies import encode_json, error_response, json_response, read_json, read_object
+from comfyserverless.control.accounts.users import Users
+from comfyserverless.server.bodies import (
+    BodyError,
+    encode_json,
+    error_response,
+    json_response,
+    read_json,
+    read_object,
+)
 from comfyserverless.server.disk import is_folder, write_file
+from comfyserverless.server.keys import CONFIG, USERS
 from comfyserverless.server.routes.userdata import user_folder
 
 _log = logging.getLogger(__name__)
@@ -22,8 +31,10 @@ _LOCK = web.AppKey("settings_lock", asyncio.Lock)
 
 
 def set_up(app: web.Application) -> None:
-    """Give the application the lock that keeps concurrent writers from losing each other's keys."""
+    """Give the application the lock that keeps concurrent writers from losing each other's keys, and users."""
     app[_LOCK] = asyncio.Lock()
+    if app[CONFIG].has_users:
+        app[USERS] = Users(app[CONFIG].engine.folders.user)
 
 
 def _load(path: str) -> dict[str, Any]:
@@ -84,13 +95,23 @@ async def change_setting(request: web.Request) -> web.Response:
 
 
 async def show_users(request: web.Request) -> web.Response:
-    """Say that there is one user; `migrated` tells whether its folder exists."""
+    """Say that there is one user, or who they are; `migrated` tells whether the one's folder exists."""
+    users = request.app.get(USERS)
+    if users is not None:
+        return json_response({"storage": "server", "users": users.names()})
     return json_response({"storage": "server", "migrated": is_folder(user_folder(request))})
 
 
 async def add_user(request: web.Request) -> web.Response:
-    """Refuse: a single-user server has no user list."""
-    return error_response("This server has a single user", 400)
+    """Add a user and answer with the new id; a single-user server has no user list."""
+    users = request.app.get(USERS)
+    if users is None:
+        return error_response("This server has a single user", 400)
+    name = (await read_object(request)).get("username")
+    if not isinstance(name, str):
+        raise BodyError("`username` must be a text")
+    async with request.app[_LOCK]:
+        return json_response(await asyncio.to_thread(users.add, name))
 
 
 ROUTES = (

@@ -20,6 +20,7 @@ from comfyserverless.core.config import ServerConfig
 from comfyserverless.core.ids import PromptId, TenantId
 from comfyserverless.server.access import identity_of
 from comfyserverless.server.bodies import json_response, read_object
+from comfyserverless.server.content.installed import TEMPLATES_DISTRIBUTIONS
 from comfyserverless.server.keys import CONFIG, ENGINE, HUB, LOGS, files_of, tenant_of
 
 COMPATIBLE_VERSION = "0.8.0"
@@ -33,7 +34,7 @@ def server_features(config: ServerConfig) -> dict[str, Any]:
     return {
         "supports_preview_metadata": True,
         "max_upload_size": config.max_upload_bytes,
-        "node_replacements": False,
+        "node_replacements": True,
         "assets": False,
         "extension": {"manager": {"supports_v4": False}},
     }
@@ -68,6 +69,7 @@ async def show_stats(request: web.Request) -> web.Response:
     total_bytes, free_bytes = read_memory()
     views = request.app[ENGINE].workers()
     frontend = package_version("comfyui-frontend-package")
+    templates = next(filter(None, map(package_version, TEMPLATES_DISTRIBUTIONS)), None)
     torch = next((view.torch_version for view in views if view.torch_version), package_version("torch"))
     system = {
         "os": sys.platform,
@@ -76,15 +78,20 @@ async def show_stats(request: web.Request) -> web.Response:
         "comfyui_version": COMPATIBLE_VERSION,
         "comfyserverless_version": __version__,
         "required_frontend_version": frontend,
-        "installed_templates_version": None,
+        "installed_templates_version": templates,
         "required_templates_version": None,
         "python_version": sys.version,
         "pytorch_version": torch,
         "embedded_python": False,
         "argv": list(request.app[CONFIG].argv),
+        "comfy_package_versions": [_package("comfyui-frontend-package", frontend)],
     }
     devices = [_device(view) for view in views if view.device_total_bytes]
     return json_response({"system": system, "devices": devices or [_processor(total_bytes, free_bytes)]})
+
+
+def _package(name: str, required: str | None) -> dict[str, str | None]:
+    return {"name": name, "installed": package_version(name), "required": required}
 
 
 def _device(view: WorkerView) -> dict[str, Any]:
@@ -124,7 +131,9 @@ async def show_workers(request: web.Request) -> web.Response:
     empty: [[first, end], ...], prefix, is_in_use, total_bytes, resident_bytes}, ...], more_models, link_s}; the
     models come the most recently used first. This route is ours, not ComfyUI's.
     """
-    return json_response({"workers": shown_workers(request), "recovery": asdict(request.app[ENGINE].recovery())})
+    return json_response(
+        {"workers": shown_workers(request), "recovery": asdict(request.app[ENGINE].recovery())}
+    )
 
 
 def shown_workers(request: web.Request) -> list[dict[str, Any]]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from aiohttp.test_utils import TestClient
 from yarl import URL
 
 from comfyserverless.core.config import Folders
+from tests.unit.server.conftest import StartClient
 
 Client = TestClient[Any, Any]
 
@@ -74,3 +76,54 @@ async def test_single_user_server_has_no_user_list(client: Client) -> None:
     await client.post("/settings/a", json=1)
     assert (await (await client.get("/users")).json())["migrated"] is True
     assert (await client.post("/users", json={"username": "eve"})).status == 400
+
+
+async def test_people_of_a_multi_user_server_have_their_own_settings_and_files(
+    start_client: StartClient, folders: Folders
+) -> None:
+    client = await start_client(has_users=True)
+    assert await (await client.get("/users")).json() == {"storage": "server", "users": {}}
+    ids = {}
+    for name in ("Ann", " Bob ./"):
+        answer = await client.post("/api/users", json={"username": name})
+        assert answer.status == 200
+        ids[name.strip()] = await answer.json()
+    assert await (await client.get("/api/users")).json() == {
+        "storage": "server",
+        "users": {user: name for name, user in ids.items()},
+    }
+    assert ids["Bob ./"].startswith("Bob_")
+    ann, bob = ({"Comfy-User": user} for user in ids.values())
+    await client.post("/settings/x", json=1, headers=ann)
+    await client.post(URL("/userdata/workflows%2Fa.json", encoded=True), data=b"ann", headers=ann)
+    assert await (await client.get("/settings", headers=bob)).json() == {}
+    assert await (await client.get("/settings", headers=ann)).json() == {"x": 1}
+    path = URL("/userdata/workflows%2Fa.json", encoded=True)
+    assert (await client.get(path, headers=bob)).status == 404
+    assert (await client.get(path, headers=ann)).status == 200
+    assert (folders.user / ids["Ann"] / "workflows" / "a.json").read_bytes() == b"ann"
+
+
+@pytest.mark.parametrize("user", ["", "nobody", "__webhooks", "..", "users.json"])
+async def test_unknown_user_of_a_multi_user_server_is_asked_who_it_is(
+    start_client: StartClient, folders: Folders, user: str
+) -> None:
+    folders.user.mkdir()
+    (folders.user / "users.json").write_text('{"__webhooks": "x"}')
+    client = await start_client(has_users=True)
+    for path in ("/settings", "/userdata?dir=workflows"):
+        assert (await client.get(path, headers={"Comfy-User": user})).status == 401
+
+
+@pytest.mark.parametrize("name", ["", "  ", "__system", "Ann", "x" * 65, 3, None])
+async def test_bad_and_taken_user_names_are_refused(start_client: StartClient, name: Any) -> None:
+    client = await start_client(has_users=True)
+    assert (await client.post("/users", json={"username": "Ann"})).status == 200
+    answer = await client.post("/users", json={"username": name})
+    assert (answer.status, list(await answer.json())) == (400, ["error"])
+
+
+async def test_single_user_server_ignores_the_header_and_adds_nobody(client: Client) -> None:
+    await client.post("/settings", json={"a": 1})
+    assert await (await client.get("/settings", headers={"Comfy-User": "other"})).json() == {"a": 1}
+    assert (await client.post("/users", json={"username": "Ann"})).status == 400
