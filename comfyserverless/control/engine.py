@@ -12,6 +12,8 @@ from comfyserverless.control.caches import TenantCaches
 from comfyserverless.control.context import RunServices
 from comfyserverless.control.describing import now_ms
 from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.metering.book import UsageBook
+from comfyserverless.control.metering.limits import Admission
 from comfyserverless.control.overview.overview import Overview
 from comfyserverless.control.records.base import RecordQuery
 from comfyserverless.control.records.opening import open_records
@@ -43,8 +45,6 @@ from comfyserverless.scheduling.state import SchedulingConfig
 
 log = logging.getLogger(__name__)
 
-_RETRY_AFTER_S = 5
-
 
 class Engine:
     """Own the queue, the runs and the workers of one server; all methods run on its event loop.
@@ -60,9 +60,12 @@ class Engine:
         self._caches = TenantCaches(config.cache, config.cache_lru_entries, lambda: self._pool.dispatcher)
         check_sizes(config.worker)  # first: a start that is refused leaves nothing behind
         backend, opening = open_records(config, now_ms())
-        self._prompts = Prompts(RecordStore(backend), opening)
+        store = RecordStore(backend)
+        self._prompts = Prompts(store, opening)
         self._queue = self._prompts.queue
         self._scratch = Scratch(shared_folder())
+        self.book = UsageBook(store, opening, self._queue.class_of, now_ms)
+        self._admission = Admission(tenants, self._queue, self.book, now_ms)
         scheduling = SchedulingConfig(
             slack_s=config.slack_s,
             max_attempts=config.max_attempts,
@@ -72,7 +75,10 @@ class Engine:
         )
         self._pool = WorkerPool(config.worker, scheduling, self._scratch, self._caches.let_go)
         self.overview = Overview(self._pool.dispatcher.state, self._pool.dispatcher.meter)
-        self._runs = Runs(self._pool, self._caches, tenants, self._prompts, self._services_of, self._notify)
+        self._pool.dispatcher.meter.listen(self.book.on_stay)
+        self._runs = Runs(
+            self._pool, self._caches, self._admission, self._prompts, self._services_of, self._notify
+        )
         self._config = config
 
     async def start(self) -> None:
@@ -94,6 +100,8 @@ class Engine:
         await self._pool.stop()
         await asyncio.to_thread(self._prompts.close)
         self._scratch.close()
+        self._admission.close()
+        self.book.write()
         self._remove_staged()
 
     def _remove_staged(self) -> None:
@@ -119,9 +127,9 @@ class Engine:
         number = request.number
         if number is None:
             number = self._prompts.next_number(tenant, front=request.front)
-        max_queued = self._tenants.limits(tenant).max_queued
-        if max_queued is not None and self._queue.pending_count(tenant) >= max_queued:
-            return _refused_for_now(number, max_queued)
+        refused = self._admission.refusal(tenant, number)
+        if refused is not None:
+            return refused
         validation = validate(request.prompt, BUILTIN, self._tenants.files(tenant), request.targets)
         if validation.plan is None:
             return SubmitResult(None, number, validation.error, validation.node_errors)
@@ -131,6 +139,7 @@ class Engine:
             return _refused_id(number, holder)
         record = _record_of(request, prompt_id, number, validation.plan)
         accepted = self._prompts.accept(record, validation.plan, lambda: self._on_accepted(tenant))
+        self.book.part(tenant, prompt_id)
         await asyncio.wait({accepted})
         accepted.result()
         return SubmitResult(prompt_id, number, None, validation.node_errors)
@@ -221,7 +230,8 @@ class Engine:
             weight=self._tenants.weight(tenant),
             pending=self._queue.pending_count(tenant),
             running=len(self._queue.running(tenant)),
-            service_s=self._prompts.served_s(tenant, self._pool.dispatcher.service_s(tenant)),
+            service_s=self.book.service_s(tenant),
+            today_s=self.book.today_s(tenant),
             waited_s=self._pool.dispatcher.waited_s(tenant),
         )
 
@@ -256,17 +266,6 @@ class Engine:
     def _notify(self, notice: Notice) -> None:
         for listener in tuple(self._listeners):
             listener(notice)
-
-
-def _refused_for_now(number: float, max_queued: int) -> SubmitResult:
-    """Answer for a tenant whose queue is full."""
-    error = {
-        "type": "queue_full",
-        "message": "Too many prompts are waiting",
-        "details": f"{max_queued} prompts may wait at once; send this one again later",
-        "extra_info": {},
-    }
-    return SubmitResult(None, number, error, {}, retry_after_s=_RETRY_AFTER_S)
 
 
 def _refused_id(number: float, holder: RunRecord) -> SubmitResult:

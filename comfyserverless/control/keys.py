@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable
 from functools import lru_cache
 
 import msgspec
 
+from comfyserverless.control.metering.models import weight_label
 from comfyserverless.core.values import ClipRef, ControlNetRef, ModelRef, VaeRef, Value, walk
 
 _WEIGHTS = (ModelRef, ClipRef, VaeRef, ControlNetRef)
@@ -15,8 +17,16 @@ _WEIGHTS = (ModelRef, ClipRef, VaeRef, ControlNetRef)
 
 @lru_cache(maxsize=4096)
 def weight_key(handle: ModelRef | ClipRef | VaeRef | ControlNetRef) -> str:
-    """Return a key that is equal for equal handles (same file, LoRAs and patches)."""
-    return hashlib.blake2b(msgspec.msgpack.encode(handle), digest_size=12).hexdigest()
+    """Return a key that is equal for equal handles (same file, LoRAs and patches), and names the files."""
+    digest = hashlib.blake2b(msgspec.msgpack.encode(handle), digest_size=12).hexdigest()
+    return weight_label(_file_names(handle), digest)
+
+
+def _file_names(handle: ModelRef | ClipRef | VaeRef | ControlNetRef) -> list[str]:
+    files = list(handle.files) if isinstance(handle, ClipRef) else [handle.file]
+    if isinstance(handle, (ModelRef, ClipRef)):
+        files += [lora.file for lora in handle.loras]
+    return [os.path.basename(file.path) for file in files]
 
 
 def weight_keys(values: Iterable[Value]) -> tuple[str, ...]:

@@ -9,12 +9,12 @@ import logging
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
-from comfyserverless.control.accounts.tenants import Tenants
 from comfyserverless.control.cache import NodeCache
 from comfyserverless.control.caches import TenantCaches
 from comfyserverless.control.context import RunServices
 from comfyserverless.control.describing import now_ms
 from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.metering.limits import Admission
 from comfyserverless.control.records.ending import end_as_unplanned
 from comfyserverless.control.records.packed import unpacked
 from comfyserverless.control.records.prompts import Prompts
@@ -43,14 +43,14 @@ class Runs:
         self,
         pool: WorkerPool,
         caches: TenantCaches,
-        tenants: Tenants,
+        admission: Admission,
         prompts: Prompts,
         services_of: Callable[[RunRecord, FolderPaths], RunServices],
         notify: Callable[[Notice], None],
     ) -> None:
         self._pool = pool
         self._caches = caches
-        self._tenants = tenants
+        self._admission = admission
         self._prompts = prompts
         self._services_of = services_of
         self._notify = notify
@@ -110,9 +110,7 @@ class Runs:
         if self.is_stopping or self._is_waiting_for_workers:
             return
         for tenant in self._prompts.queue.tenants():
-            room = self._pool.slot_count
-            if (max_running := self._tenants.limits(tenant).max_running) is not None:
-                room = min(room, max_running)
+            room = self._admission.room(tenant, self._pool.slot_count, self.pump)
             while len(self._prompts.queue.running(tenant)) < room:
                 taken = self._prompts.queue.take(tenant)
                 if taken is None:
@@ -123,7 +121,7 @@ class Runs:
         record.status = RunStatus.RUNNING
         self._announce(record.tenant)
         record.prompt, record.extra_data = unpacked(record.prompt), unpacked(record.extra_data)
-        files = self._tenants.files(record.tenant)
+        files = self._admission.tenants.files(record.tenant)
         if plan is None:
             validation = validate(record.prompt, BUILTIN, files, record.targets)
             if validation.plan is None:
@@ -142,7 +140,7 @@ class Runs:
     def _refuse(self, record: RunRecord, error: Mapping[str, Any]) -> None:
         """End a prompt that was accepted and cannot run any more."""
         end_as_unplanned(record, f"{error.get('message', '')}: {error.get('details', '')}", now_ms())
-        self._prompts.end(record, (), self._pool.dispatcher.service_s(record.tenant))
+        self._prompts.end(record, ())
         for event in record.messages:
             self._notify(event)
         self._announce(record.tenant)
@@ -170,8 +168,7 @@ class Runs:
         if self.is_stopping and record.status is RunStatus.INTERRUPTED and not self._prompts.is_stopped(record):
             self._prompts.park(record)
         else:
-            service_s = self._pool.dispatcher.service_s(record.tenant)
-            self._prompts.end(record, publisher.folders, service_s)
+            self._prompts.end(record, publisher.folders)
 
     def _signatures_in_use(self, tenant: TenantId) -> set[Hashable | None]:
         runs = (run for run in self._runs.values() if run.record.tenant == tenant)

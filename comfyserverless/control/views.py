@@ -201,9 +201,9 @@ class RunRecord:
 class TenantUsage:
     """What a tenant takes up.
 
-    service_s: lane -> seconds of service measured so far, by earlier servers too; waited_s: lane -> seconds
-    since the server started that its calls held one while they waited for others of its calls, which are not
-    charged.
+    service_s: lane -> seconds of service so far, by earlier servers too; today_s: since the UTC day began.
+    waited_s: lane -> seconds since the server started that its calls held one while they waited for others of
+    its calls, which are not charged.
     """
 
     tenant: TenantId
@@ -228,6 +228,7 @@ class RecoveryView:
     checkpoints: int
     checkpoint_bytes: int
     checkpoint_steps: int
+    today_s: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)

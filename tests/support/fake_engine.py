@@ -155,7 +155,13 @@ class FakeEngine:
 
     def usage(self, tenant: TenantId) -> TenantUsage:
         return TenantUsage(
-            tenant, 1.0, len(self.pending(tenant)), len(self.running(tenant)), {"gpu": 0.0}, {"gpu": 0.0}
+            tenant,
+            1.0,
+            len(self.pending(tenant)),
+            len(self.running(tenant)),
+            {"gpu": 0.0},
+            {"gpu": 0.0},
+            {"gpu": 0.0},
         )
 
     def free(self, *, unload_models: bool, free_memory: bool) -> None:

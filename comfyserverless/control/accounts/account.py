@@ -43,18 +43,25 @@ class Limits:
     """What a tenant may take up; None is no limit.
 
     max_queued: prompts that wait; max_running: prompts that run at once (more wait); max_request_bytes: body
-    of one request, on top of the server's own limit. Raises ConfigError for a value below 1.
+    of one request, on top of the server's own limit; max_gpu_s_per_day: seconds of service in GPU lanes on one
+    UTC day, whatever the weight. Raises ConfigError for a value below 1, and for seconds that are not above 0.
     """
 
     max_queued: int | None = None
     max_running: int | None = None
     max_request_bytes: int | None = None
+    max_gpu_s_per_day: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("max_queued", "max_running", "max_request_bytes"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name} is {value!r}; allowed: 1 or more, or nothing for no limit")
+        day_s = self.max_gpu_s_per_day
+        if day_s is not None and not (math.isfinite(day_s) and day_s > 0):
+            raise ConfigError(
+                f"max_gpu_s_per_day is {day_s!r}; allowed: a finite number above 0, or nothing for no limit"
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ Changes reach a running server within seconds; only the very first account needs
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from comfyserverless.control.accounts.account import Account, Limits, new_token, token_digest, token_label
 from comfyserverless.core.errors import ConfigError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 _NO_LIMIT = "none"
+_Number = TypeVar("_Number", int, float)
 
 Arguments = argparse.Namespace
 
@@ -45,6 +47,12 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     add("--weight", type=float, metavar="W", help="share of service, relative to other tenants (default: 1)")
     add("--max-queued", type=_limit, metavar="N", help="prompts that may wait; `none` for no limit")
     add("--max-running", type=_limit, metavar="N", help="prompts that run at once; `none` for no limit")
+    add(
+        "--gpu-seconds-per-day",
+        type=_seconds,
+        metavar="S",
+        help="GPU time that it may use on a day (UTC); `none` for no limit",
+    )
     add("--max-request-size", type=_megabytes, metavar="MB", help="largest request body; `none` for no limit")
     add(
         "--models",
@@ -101,6 +109,19 @@ def _megabytes(text: str) -> int:
     return size_bytes
 
 
+def _seconds(text: str) -> float:
+    """Read seconds; 0 for no limit."""
+    if text == _NO_LIMIT:
+        return 0.0
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not (math.isfinite(seconds) and seconds > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a finite number above 0, or `{_NO_LIMIT}`")
+    return seconds
+
+
 def run(arguments: Arguments) -> Iterator[str]:
     """Carry a subcommand out; yields the lines to print. Raises ConfigError."""
     if arguments.action == "token" and arguments.toml:
@@ -142,6 +163,7 @@ def _line(account: Account) -> str:
         ("queued", limits.max_queued),
         ("running", limits.max_running),
         ("request-mb", None if limits.max_request_bytes is None else f"{limits.max_request_bytes / _MIB:g}"),
+        ("gpu-s-per-day", None if limits.max_gpu_s_per_day is None else f"{limits.max_gpu_s_per_day:g}"),
         ("models", None if account.models is None else ",".join(account.models)),
         ("tokens", ",".join(map(token_label, account.tokens)) or "none"),
     ]
@@ -196,7 +218,7 @@ def _changed(account: Account, arguments: Arguments) -> Account:
     """Return an account with the settings that were given. Raises ConfigError."""
     limits = account.limits
 
-    def chosen(given: int | None, present: int | None) -> int | None:
+    def chosen(given: _Number | None, present: _Number | None) -> _Number | None:
         return present if given is None else given or None
 
     models = account.models
@@ -209,6 +231,7 @@ def _changed(account: Account, arguments: Arguments) -> Account:
             chosen(arguments.max_queued, limits.max_queued),
             chosen(arguments.max_running, limits.max_running),
             chosen(arguments.max_request_size, limits.max_request_bytes),
+            chosen(arguments.gpu_seconds_per_day, limits.max_gpu_s_per_day),
         ),
         models=models,
         is_operator=account.is_operator if arguments.operator is None else arguments.operator,

@@ -29,6 +29,8 @@ CREATE TABLE IF NOT EXISTS tokens (
     digest BLOB PRIMARY KEY, tenant TEXT NOT NULL REFERENCES accounts (tenant), created_s INTEGER NOT NULL
 );
 """
+#: settings that accounts did not always have; nothing, where a file was made before
+_LATER_COLUMNS = {"max_gpu_s_per_day": "REAL"}
 
 
 def accounts_path(user_folder: Path) -> Path:
@@ -57,6 +59,7 @@ class AccountDatabase:
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             self._connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
             self._connection.executescript(_SCHEMA)
+            self._add_columns()
         except (OSError, sqlite3.Error) as exc:
             raise ConfigError(f"The accounts file {path} cannot be used: {exc}") from exc
 
@@ -78,9 +81,17 @@ class AccountDatabase:
                 tokens.setdefault(tenant, []).append(digest)
             rows = run.execute(
                 "SELECT tenant, weight, max_queued, max_running, max_request_bytes, models, is_operator,"
-                " is_disabled FROM accounts ORDER BY tenant"
+                " is_disabled, max_gpu_s_per_day FROM accounts ORDER BY tenant"
             ).fetchall()
         return {TenantId(row[0]): _account(row, tuple(tokens.get(row[0], ()))) for row in rows}
+
+    def _add_columns(self) -> None:
+        """Bring a file up to date that was made before there were these settings."""
+        with self._transaction() as run:
+            present = {row[1] for row in run.execute("PRAGMA table_info(accounts)")}
+            for name, kind in _LATER_COLUMNS.items():
+                if name not in present:
+                    run.execute(f"ALTER TABLE accounts ADD COLUMN {name} {kind}")
 
     def put(self, account: Account) -> None:
         """Write an account's settings; its tokens are left as they are."""
@@ -88,11 +99,13 @@ class AccountDatabase:
         models = None if account.models is None else json.dumps(account.models)
         with self._transaction() as run:
             run.execute(
-                "INSERT INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tenant) DO UPDATE SET"
+                "INSERT INTO accounts (tenant, weight, max_queued, max_running, max_request_bytes, models,"
+                " is_operator, is_disabled, max_gpu_s_per_day) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+                " ON CONFLICT (tenant) DO UPDATE SET"
                 " weight = excluded.weight, max_queued = excluded.max_queued,"
                 " max_running = excluded.max_running, max_request_bytes = excluded.max_request_bytes,"
                 " models = excluded.models, is_operator = excluded.is_operator,"
-                " is_disabled = excluded.is_disabled",
+                " is_disabled = excluded.is_disabled, max_gpu_s_per_day = excluded.max_gpu_s_per_day",
                 (
                     account.tenant,
                     account.weight,
@@ -102,6 +115,7 @@ class AccountDatabase:
                     models,
                     account.is_operator,
                     account.is_disabled,
+                    limits.max_gpu_s_per_day,
                 ),
             )
 
@@ -139,15 +153,15 @@ class AccountDatabase:
             raise ConfigError(f"The accounts file {self._path} cannot be used: {exc}") from exc
 
 
-_Row = tuple[str, float, int | None, int | None, int | None, str | None, int, int]
+_Row = tuple[str, float, int | None, int | None, int | None, str | None, int, int, float | None]
 
 
 def _account(row: _Row, tokens: tuple[bytes, ...]) -> Account:
-    tenant, weight, max_queued, max_running, max_request_bytes, models, is_operator, is_disabled = row
+    tenant, weight, max_queued, max_running, max_request_bytes, models, is_operator, is_disabled, day_s = row
     return Account(
         TenantId(tenant),
         weight,
-        Limits(max_queued, max_running, max_request_bytes),
+        Limits(max_queued, max_running, max_request_bytes, day_s),
         None if models is None else tuple(json.loads(models)),
         bool(is_operator),
         bool(is_disabled),

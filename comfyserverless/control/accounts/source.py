@@ -14,7 +14,17 @@ from comfyserverless.core.ids import TenantId
 
 _MIB = 1 << 20
 _KEYS = frozenset(
-    {"weight", "max_queued", "max_running", "max_request_mb", "models", "operator", "disabled", "token_sha256"}
+    {
+        "weight",
+        "max_queued",
+        "max_running",
+        "max_request_mb",
+        "gpu_seconds_per_day",
+        "models",
+        "operator",
+        "disabled",
+        "token_sha256",
+    }
 )
 
 Accounts = Mapping[TenantId, Account]
@@ -33,8 +43,8 @@ class AccountSource(Protocol):
 class AccountFile:
     """Read accounts from a TOML file, one table per tenant: `[tenants.alice]`.
 
-    Keys: token_sha256 (list of hexadecimal digests), weight, max_queued, max_running, max_request_mb, models
-    (list of patterns), operator, disabled; all but the tokens have defaults.
+    Keys: token_sha256 (list of hexadecimal digests), weight, max_queued, max_running, max_request_mb,
+    gpu_seconds_per_day, models (list of patterns), operator, disabled; all but the tokens have defaults.
     """
 
     def __init__(self, path: Path) -> None:
@@ -85,6 +95,7 @@ def _account(tenant: TenantId, table: Any) -> Account:
             _value(tenant, table, "max_queued", (int,)),
             _value(tenant, table, "max_running", (int,)),
             None if megabytes is None else round(megabytes * _MIB),
+            _value(tenant, table, "gpu_seconds_per_day", (int, float)),
         ),
         _texts(tenant, table, "models"),
         bool(_value(tenant, table, "operator", (bool,), False)),

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from comfyserverless.control.records.changes import Change, NamedFile
 from comfyserverless.control.records.codec import workflow_id
+from comfyserverless.control.records.usage.query import UsagePage, UsageQuery, UsageSpan
+from comfyserverless.control.records.usage.writing import Charges
 from comfyserverless.control.views import RunRecord, RunStatus
 from comfyserverless.core.ids import NodeId, PromptId, TenantId
 
@@ -51,11 +53,15 @@ class RecordQuery:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much history is kept: so many ended prompts per tenant, none older than so many days (0: any age)."""
+    """How much is kept: so many ended prompts per tenant, none older than so many days (0: any age).
+
+    usage_days: for how many days it is known what was used on them (0: for ever).
+    """
 
     count: int = 10_000
     days: float = 0.0
 
+    usage_days: float = 400.0
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
@@ -72,11 +78,15 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a backend held when it was opened. counters: numbers given so far, by tenant."""
+    """What a backend held when it was opened. counters: numbers given so far, by tenant.
+
+    charged_ns: what tenants have been charged altogether; charged_today_ns: on the present day.
+    """
 
     unfinished: tuple[Unfinished, ...] = ()
     counters: Mapping[TenantId, int] = field(default_factory=dict)
-    service_s: Mapping[TenantId, Mapping[str, float]] = field(default_factory=dict)
+    charged_ns: Charges = field(default_factory=dict)
+    charged_today_ns: Charges = field(default_factory=dict)
 
 
 class Rows(Protocol):
@@ -116,7 +126,7 @@ class Backend(Protocol):
         """Apply changes in order, all or none; on return they survive a loss of power."""
 
     def tidy(self, now_ms: int) -> None:
-        """Forget history that is too old."""
+        """Forget history and usage that is too old."""
 
     def find(self, tenant: TenantId, prompt_id: PromptId) -> RunRecord | None:
         """Return an ended prompt."""
@@ -138,3 +148,6 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """End the connections."""
+    def usage(self, query: UsageQuery, span: UsageSpan) -> UsagePage:
+        """Add usage up: some rows of a query, and the sum of all of them."""
+

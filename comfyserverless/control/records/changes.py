@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from comfyserverless.control.metering.amounts import Amounts, Cell, CellKey, DayKey
 from comfyserverless.control.views import RunRecord
 from comfyserverless.core.ids import NodeId, PromptId, TenantId
 
@@ -108,11 +109,13 @@ class HistoryDropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """A tenant has had so many seconds of service altogether, by lane."""
+class UsageAdded:
+    """So much more was used: the same twice, by day and by prompt. What is used is never taken back."""
 
-    tenant: TenantId
-    service_s: Mapping[str, float]
+    days: Mapping[DayKey, Amounts]
+    cells: Mapping[CellKey, Cell]
 
 
-Change = Accepted | Started | Stopped | Parked | FilesNamed | Ended | PendingDropped | HistoryDropped | Served
+Change = (
+    Accepted | Started | Stopped | Parked | FilesNamed | Ended | PendingDropped | HistoryDropped | UsageAdded
+)

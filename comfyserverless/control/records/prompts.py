@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from comfyserverless.control.describing import now_ms
 from comfyserverless.control.records import changes
@@ -38,7 +38,6 @@ class Prompts:
         self._publisher = Publisher()
         #: tenant -> how many prompts without a number of their own it has sent
         self._counters: dict[TenantId, int] = dict(opening.counters)
-        self._served_s: Mapping[TenantId, Mapping[str, float]] = opening.service_s
         #: what a dead server has published for prompts that wait again
         self._saves: dict[_Key, NamedSaves] = {}
         #: all and only prompts from the last server that have not begun in this one
@@ -119,11 +118,10 @@ class Prompts:
         """Tell whether its user has interrupted a running prompt."""
         return (record.tenant, record.prompt_id) in self._stopped
 
-    def end(self, record: RunRecord, folders: Sequence[str], service_s: Mapping[str, float]) -> None:
-        """Move a running prompt to history. service_s: what its tenant has had since the server started."""
+    def end(self, record: RunRecord, folders: Sequence[str]) -> None:
+        """Move a running prompt to history. folders: where files of it appeared."""
         self._let_go(record)
         self._store.note(changes.Ended(record, tuple(folders)))
-        self._store.note(changes.Served(record.tenant, self.served_s(record.tenant, service_s)))
 
     def park(self, record: RunRecord) -> None:
         """Leave a running prompt to the next server."""
@@ -186,12 +184,6 @@ class Prompts:
         loaded = await self._store.read(lambda backend: backend.load(wanted)) if wanted else {}
         found = [each if isinstance(each, RunRecord) else loaded.get(each) for each in page]
         return [each for each in found if each is not None], total
-
-    def served_s(self, tenant: TenantId, since_start_s: Mapping[str, float]) -> dict[str, float]:
-        """Add the service of earlier servers to that of this one, by lane."""
-        before = self._served_s.get(tenant, {})
-        lanes = dict.fromkeys([*before, *since_start_s])
-        return {lane: before.get(lane, 0.0) + since_start_s.get(lane, 0.0) for lane in lanes}
 
     def close(self) -> None:
         """Write what is left. Blocks."""

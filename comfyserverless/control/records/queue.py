@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from comfyserverless.control.views import RunRecord
-from comfyserverless.core.ids import PromptId, TenantId
+from comfyserverless.core.ids import NodeId, PromptId, TenantId
 from comfyserverless.graph.plan import Plan
 
 _Order = tuple[float, int]
@@ -127,3 +127,9 @@ class PromptQueue:
         tenant = self._tenants.get(tenant_id)
         reserved = None if tenant is None else tenant.accepting.get(prompt_id)
         return reserved or self.find(tenant_id, prompt_id)
+    def class_of(self, tenant_id: TenantId, prompt_id: PromptId, node: NodeId) -> str:
+        """Return the class of a node of a pending or running prompt; empty if it is not known."""
+        record = self.find(tenant_id, prompt_id)
+        entry = None if record is None else record.prompt.get(node)
+        return str(entry.get("class_type", "")) if isinstance(entry, Mapping) else ""
+

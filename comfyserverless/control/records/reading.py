@@ -7,6 +7,8 @@ from typing import Any
 
 from comfyserverless.control.records.base import Execute, RecordQuery, SortKey
 from comfyserverless.control.records.codec import decode_request, decode_result
+from comfyserverless.control.records.usage.query import UsagePage, UsageQuery, UsageSpan
+from comfyserverless.control.records.usage.reading import UsageReader
 from comfyserverless.control.views import RunRecord, RunStatus
 from comfyserverless.core.ids import PromptId, TenantId
 
@@ -45,6 +47,7 @@ class Reader:
 
     def __init__(self, execute: Execute) -> None:
         self._run = execute
+        self._usage = UsageReader(execute)
 
     def find(self, tenant: TenantId, prompt_id: PromptId) -> RunRecord | None:
         """Return an ended prompt."""
@@ -91,6 +94,10 @@ class Reader:
             rows = self._run(f"SELECT key, {COLUMNS} FROM prompts WHERE key IN ({marks})", some)
             found.update((key, record_of(row)) for key, *row in rows)
         return found
+
+    def usage(self, query: UsageQuery, span: UsageSpan) -> UsagePage:
+        """Add usage up."""
+        return self._usage.page(query, span)
 
 
 def _where(query: RecordQuery) -> tuple[str, tuple[Any, ...]]:

@@ -7,10 +7,11 @@ import sqlite3
 import time
 from pathlib import Path
 
+from comfyserverless.control.metering.amounts import AMOUNTS
 from comfyserverless.core.errors import ConfigError
 
 FILE_NAME = "records.sqlite3"
-VERSION = 1
+VERSION = 2
 
 _BUSY_S = 10.0
 _CHECK_S = 2.0
@@ -36,10 +37,30 @@ CREATE TABLE saves (
     files TEXT NOT NULL, PRIMARY KEY (tenant, prompt_id, node, save)
 ) WITHOUT ROWID;
 CREATE TABLE counters (tenant TEXT PRIMARY KEY, counter INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE usage (
-    tenant TEXT NOT NULL, lane TEXT NOT NULL, service_s REAL NOT NULL, PRIMARY KEY (tenant, lane)
+"""
+_AMOUNTS = ", ".join(f"{name} INTEGER NOT NULL" for name in AMOUNTS)
+_USAGE_TABLES = f"""
+CREATE TABLE usage_totals (
+    tenant TEXT NOT NULL, lane TEXT NOT NULL, charged_ns INTEGER NOT NULL, PRIMARY KEY (tenant, lane)
+) WITHOUT ROWID;
+CREATE TABLE usage_days (
+    tenant TEXT NOT NULL, day INTEGER NOT NULL, lane TEXT NOT NULL, function TEXT NOT NULL, {_AMOUNTS},
+    PRIMARY KEY (tenant, day, lane, function)
+) WITHOUT ROWID;
+CREATE INDEX usage_by_day ON usage_days (day);
+CREATE TABLE usage_prompts (
+    prompt INTEGER NOT NULL REFERENCES prompts (key) ON DELETE CASCADE, day INTEGER NOT NULL,
+    node TEXT NOT NULL, function TEXT NOT NULL, model TEXT NOT NULL, worker TEXT NOT NULL,
+    class TEXT NOT NULL, lane TEXT NOT NULL, {_AMOUNTS},
+    PRIMARY KEY (prompt, day, node, function, model, worker)
 ) WITHOUT ROWID;
 """
+_TAKE_OVER_1 = """
+INSERT INTO usage_totals SELECT tenant, lane, CAST(ROUND(service_s * 1e9) AS INTEGER) FROM usage;
+DROP TABLE usage;
+"""
+_STEPS = {0: _TABLES + _USAGE_TABLES, 1: _USAGE_TABLES + _TAKE_OVER_1}
+"""What makes the present tables of those of an older version (0: of none)."""
 
 
 def records_path(user_folder: Path) -> Path:
@@ -94,15 +115,19 @@ def _check(connection: sqlite3.Connection) -> None:
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
-    """Make the tables of an empty database. Raises ConfigError for those of a newer version."""
+    """Make the tables, or bring those of an older version up to date: all of it or nothing.
+
+    Raises ConfigError for those of a newer version.
+    """
+    connection.execute("PRAGMA foreign_keys = ON")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > VERSION:
         raise ConfigError(
             f"The records were made by a newer version of comfyserverless (format {version}, this one knows"
             f" {VERSION}); use that one, or another --user-directory"
         )
-    if version == 0:
-        connection.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {VERSION}; COMMIT;")
+    if version < VERSION:
+        connection.executescript(f"BEGIN; {_STEPS[version]} PRAGMA user_version = {VERSION}; COMMIT;")
 
 
 def move_aside(path: Path) -> Path:

@@ -12,6 +12,7 @@ from comfyserverless.control.records.base import Opening, RecordQuery, Retention
 from comfyserverless.control.records.changes import Change
 from comfyserverless.control.records.reading import Reader
 from comfyserverless.control.records.schema import connect_memory, connect_reader, connect_writer
+from comfyserverless.control.records.usage.query import UsagePage, UsageQuery, UsageSpan
 from comfyserverless.control.records.writing import Writer
 from comfyserverless.control.views import RunRecord
 from comfyserverless.core.errors import CapacityError
@@ -37,7 +38,7 @@ class SqliteRecords:
         """Take over what the last server left."""
         with self._transaction():
             self._writer.tidy(now_ms)
-            return self._writer.take_over()
+            return self._writer.take_over(now_ms)
 
     def commit(self, changes: Sequence[Change], now_ms: int) -> None:
         """Apply changes, all or none."""
@@ -46,7 +47,7 @@ class SqliteRecords:
                 self._writer.apply(change)
 
     def tidy(self, now_ms: int) -> None:
-        """Forget history that is too old."""
+        """Forget history and usage that is too old."""
         with self._transaction():
             self._writer.tidy(now_ms)
 
@@ -79,6 +80,11 @@ class SqliteRecords:
         """Return prompts by key."""
         with self._read():
             return self._reader.load(keys)
+
+    def usage(self, query: UsageQuery, span: UsageSpan) -> UsagePage:
+        """Add usage up."""
+        with self._read():
+            return self._reader.usage(query, span)
 
     def close(self) -> None:
         """End the connections; the last one merges the write-ahead log into the file."""

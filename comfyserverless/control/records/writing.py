@@ -13,6 +13,7 @@ from comfyserverless.control.records import changes
 from comfyserverless.control.records.base import Execute, Opening, Retention, Unfinished
 from comfyserverless.control.records.codec import encode_request, encode_result, workflow_id
 from comfyserverless.control.records.reading import COLUMNS, record_of
+from comfyserverless.control.records.usage.writing import UsageWriter
 from comfyserverless.control.views import RunStatus
 from comfyserverless.core.ids import NodeId, PromptId, TenantId
 
@@ -30,6 +31,7 @@ class Writer:
     def __init__(self, execute: Execute, retention: Retention) -> None:
         self._run = execute
         self._retention = retention
+        self._usage = UsageWriter(execute)
         (last,) = self._run("SELECT COALESCE(MAX(ended_order), 0) FROM prompts").fetchone()
         self._orders = itertools.count(last + 1)
         #: tenant -> how many ended prompts it has
@@ -44,7 +46,7 @@ class Writer:
             changes.Ended: self._on_ended,
             changes.PendingDropped: self._on_pending_dropped,
             changes.HistoryDropped: self._on_history_dropped,
-            changes.Served: self._on_served,
+            changes.UsageAdded: self._on_usage_added,
         }
 
     def apply(self, change: changes.Change) -> None:
@@ -56,7 +58,7 @@ class Writer:
         rows = self._run("SELECT tenant, COUNT(*) FROM prompts WHERE ended_order IS NOT NULL GROUP BY tenant")
         self._counts = dict(rows.fetchall())
 
-    def take_over(self) -> Opening:
+    def take_over(self, now_ms: int) -> Opening:
         """Let what was running wait again, one crash older, and return all that is unfinished."""
         self._run(
             "UPDATE prompts SET status = ?, crashes = crashes + 1 WHERE status = ? AND ended_order IS NULL",
@@ -71,19 +73,19 @@ class Writer:
             record = record_of(row)
             found = saves.get((record.tenant, record.prompt_id), {})
             unfinished.append(Unfinished(record, crashes, bool(is_stopped), found))
-        usage: dict[TenantId, dict[str, float]] = {}
-        for tenant, lane, service_s in self._run("SELECT tenant, lane, service_s FROM usage"):
-            usage.setdefault(TenantId(tenant), {})[lane] = service_s
         counters = {TenantId(row[0]): row[1] for row in self._run("SELECT tenant, counter FROM counters")}
-        return Opening(tuple(unfinished), counters, usage)
+        charged_ns, today_ns = self._usage.totals_ns(), self._usage.charged_on_ns(now_ms)
+        return Opening(tuple(unfinished), counters, charged_ns, today_ns)
 
     def tidy(self, now_ms: int) -> None:
-        """Forget history that is too old."""
+        """Forget history and usage that is too old."""
         if self._retention.days:
             oldest_ms = now_ms - round(self._retention.days * _DAY_MS)
             old = self._run("DELETE FROM prompts WHERE ended_order IS NOT NULL AND ended_ms < ?", (oldest_ms,))
             if old.rowcount:
                 self.recount()
+        if self._retention.usage_days:
+            self._usage.tidy(now_ms, self._retention.usage_days)
 
     def _saves(self) -> dict[tuple[str, str], dict[tuple[NodeId, int], tuple[changes.NamedFile, ...]]]:
         found: dict[tuple[str, str], dict[tuple[NodeId, int], tuple[changes.NamedFile, ...]]] = {}
@@ -175,13 +177,8 @@ class Writer:
         for prompt_id in change.prompt_ids or ():
             self._forget(change.tenant, prompt_id)
 
-    def _on_served(self, change: changes.Served) -> None:
-        for lane, service_s in change.service_s.items():
-            self._run(
-                "INSERT INTO usage VALUES (?, ?, ?)"
-                " ON CONFLICT (tenant, lane) DO UPDATE SET service_s = excluded.service_s",
-                (change.tenant, lane, service_s),
-            )
+    def _on_usage_added(self, change: changes.UsageAdded) -> None:
+        self._usage.add(change.days, change.cells)
 
     def _forget(self, tenant: TenantId, prompt_id: PromptId) -> None:
         """Forget an ended prompt, if there is one."""

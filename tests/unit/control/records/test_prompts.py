@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from comfyserverless.control.records.base import RecordQuery, SortKey
-from comfyserverless.control.records.changes import Accepted, Served, Started, Stopped
+from comfyserverless.control.records.changes import Accepted, Started, Stopped
 from comfyserverless.control.records.prompts import Prompts
 from comfyserverless.control.records.store import RecordStore
 from comfyserverless.control.views import RunFailed, RunInterrupted, RunRecord, RunStatus
@@ -97,7 +97,7 @@ async def test_crash_loses_no_prompt_keeps_the_order_and_counts_on(server: Serve
     assert (pending(server), server.prompts.has_restored) == (["c", "a", "b"], True)
     assert server.prompts.next_number(DEFAULT_TENANT, front=False) == 3
     record = await server.begin()
-    server.prompts.end(ended(record), (), {})
+    server.prompts.end(ended(record), ())
     server.crash()
     assert pending(server) == ["a", "b"]
     assert ids(await server.history()) == ["c"]
@@ -176,14 +176,6 @@ async def test_deleted_prompt_stays_deleted(server: Server) -> None:
     assert pending(server) == []
 
 
-async def test_usage_adds_up_over_servers(server: Server) -> None:
-    for _ in range(3):
-        await server.accept(waiting("a"))
-        server.prompts.end(ended(await server.begin()), (), {"gpu": 1.5})
-        server.crash()
-    assert server.prompts.served_s(DEFAULT_TENANT, {"gpu": 1.0, "cpu": 2.0}) == {"gpu": 5.5, "cpu": 2.0}
-
-
 async def test_prompt_is_found_in_every_state(server: Server) -> None:
     await server.accept(waiting("a"))
     for status in (RunStatus.PENDING, RunStatus.RUNNING, RunStatus.SUCCESS):
@@ -193,7 +185,7 @@ async def test_prompt_is_found_in_every_state(server: Server) -> None:
         if status is RunStatus.PENDING:
             record = await server.begin()
         if status is RunStatus.RUNNING:
-            server.prompts.end(ended(record), (), {})
+            server.prompts.end(ended(record), ())
     assert await server.prompts.find(DEFAULT_TENANT, PromptId("z")) is None
 
 
@@ -222,7 +214,7 @@ def test_pages_of_a_list_are_cut_from_one_order_of_all_prompts(
             everything.append(record)
             await prompts.accept(record, PLAN, lambda: None)
             prompts.queue.take(DEFAULT_TENANT)
-            prompts.end(ended(record, 2_000 + took_ms), (), {})
+            prompts.end(ended(record, 2_000 + took_ms), ())
         for nth, created_ms in enumerate(active):
             record = waiting(f"a{nth}")
             record.created_ms = created_ms
@@ -243,7 +235,7 @@ def test_pages_of_a_list_are_cut_from_one_order_of_all_prompts(
 
 def test_changes_of_unknown_prompts_do_nothing(tmp_path: Path) -> None:
     records, _ = open_at(tmp_path / "records.sqlite3")
-    records.commit([Started(DEFAULT_TENANT, A, 1), Stopped(DEFAULT_TENANT, A), Served(DEFAULT_TENANT, {})], 0)
+    records.commit([Started(DEFAULT_TENANT, A, 1), Stopped(DEFAULT_TENANT, A)], 0)
     records.commit([Accepted(waiting("b"), 1)], 0)
     records.close()
     _, opening = open_at(tmp_path / "records.sqlite3")

@@ -16,7 +16,6 @@ from comfyserverless.control.records.changes import (
     NamedFile,
     Parked,
     PendingDropped,
-    Served,
     Started,
     Stopped,
 )
@@ -161,13 +160,6 @@ def test_list_is_filtered_sorted_and_paged(
     assert [value for value, _ in keys] == [query.value(loaded[key]) for _, key in keys]
     assert records.count(query) == len(found)
     assert records.keys(query, 1, 2) == keys[1:3]
-
-
-def test_usage_is_kept(records: SqliteRecords, path: Path) -> None:
-    records.commit([Served(BOB, {"gpu": 1.0, "cpu": 0.25}), Served(BOB, {"gpu": 2.5})], 0)
-    records.close()
-    _, opening = open_at(path)
-    assert opening.service_s == {BOB: {"gpu": 2.5, "cpu": 0.25}}
 
 
 def test_failed_commit_leaves_nothing_of_it(records: SqliteRecords) -> None:
