@@ -15,6 +15,7 @@ from comfyserverless.control.records.codec import workflow_id
 from comfyserverless.control.records.usage.query import UsagePage, UsageQuery, UsageSpan
 from comfyserverless.control.records.usage.writing import Charges
 from comfyserverless.control.views import RunRecord, RunStatus
+from comfyserverless.core.errors import CapacityError
 from comfyserverless.core.ids import NodeId, PromptId, TenantId
 
 NamedSaves = Mapping[tuple[NodeId, int], tuple[NamedFile, ...]]
@@ -60,8 +61,8 @@ class Retention:
 
     count: int = 10_000
     days: float = 0.0
-
     usage_days: float = 400.0
+
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
@@ -116,6 +117,10 @@ class Execute(Protocol):
         """Run a statement with its values."""
 
 
+class DatabaseAwayError(CapacityError):
+    """The database cannot be reached, and what was asked for was not done; it is expected back."""
+
+
 class Backend(Protocol):
     """One database. Methods raise CapacityError when it cannot be read or written now."""
 
@@ -146,8 +151,8 @@ class Backend(Protocol):
     def load(self, keys: Sequence[int]) -> dict[int, RunRecord]:
         """Return prompts by key, without those that are gone."""
 
-    def close(self) -> None:
-        """End the connections."""
     def usage(self, query: UsageQuery, span: UsageSpan) -> UsagePage:
         """Add usage up: some rows of a query, and the sum of all of them."""
 
+    def close(self) -> None:
+        """End the connections."""

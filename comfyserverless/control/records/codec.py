@@ -25,6 +25,7 @@ from comfyserverless.core.ids import NodeId
 log = logging.getLogger(__name__)
 
 _LEVEL = 1
+_LONGEST_WORKFLOW_ID = 256
 _Request = tuple[msgspec.Raw, msgspec.Raw, list[str]]
 _EVENTS: dict[str, type[Any]] = {
     kind.__name__: kind for kind in (RunStarted, NodesCached, RunSucceeded, RunFailed, RunInterrupted)
@@ -32,11 +33,11 @@ _EVENTS: dict[str, type[Any]] = {
 
 
 def workflow_id(extra_data: Mapping[str, Any]) -> str | None:
-    """Return the id of the page's workflow that was submitted, if it said one."""
+    """Return the id of the page's workflow that was submitted, if it said one that can be looked up."""
     value: Any = extra_data
     for key in ("extra_pnginfo", "workflow", "id"):
         value = value.get(key) if isinstance(value, Mapping) else None
-    return value if isinstance(value, str) else None
+    return value if isinstance(value, str) and len(value) <= _LONGEST_WORKFLOW_ID else None
 
 
 def encode_request(record: RunRecord) -> bytes:

@@ -6,7 +6,7 @@ import logging
 import sqlite3
 from pathlib import Path
 
-from comfyserverless.control.records.base import Opening, Retention
+from comfyserverless.control.records.base import Backend, Opening, Retention
 from comfyserverless.control.records.schema import move_aside, records_path
 from comfyserverless.control.records.sqlite import SqliteRecords
 from comfyserverless.core.config import EngineConfig
@@ -20,13 +20,36 @@ MEMORY = "memory"
 _DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
 
 
-def open_records(config: EngineConfig, now_ms: int) -> tuple[SqliteRecords, Opening]:
+def is_address(database: str) -> bool:
+    """Tell whether `--database` names a database that is run elsewhere, not a file."""
+    return database.startswith(("postgresql://", "postgres://"))
+
+
+def records_file(database: str) -> Path | None:
+    """Return the file that `--database` names, None if it names none."""
+    return None if database in ("", MEMORY) or is_address(database) else Path(database)
+
+
+def open_records(config: EngineConfig, now_ms: int) -> tuple[Backend, Opening]:
     """Open what `--database` names. Raises ConfigError if it cannot be."""
     retention = Retention(config.history_limit, config.history_days)
     if config.database == MEMORY:
         return _open(None, retention, now_ms)
-    path = Path(config.database) if config.database else records_path(config.folders.user)
-    return open_file(path, retention, now_ms)
+    if is_address(config.database):
+        return _open_address(config.database, retention, now_ms)
+    return open_file(records_file(config.database) or records_path(config.folders.user), retention, now_ms)
+
+
+def _open_address(address: str, retention: Retention, now_ms: int) -> tuple[Backend, Opening]:
+    """Open a database that is run elsewhere; nothing else imports its driver. Raises ConfigError."""
+    try:
+        from comfyserverless.control.records.postgres.backend import open_database
+    except ImportError as exc:
+        raise ConfigError(
+            "--database postgresql://...: this needs the driver psycopg, which cannot be imported here"
+            f" ({' '.join(str(exc).split())}); install it with `pip install 'comfyserverless[postgres]'`"
+        ) from exc
+    return open_database(address, retention, now_ms)
 
 
 def open_file(path: Path, retention: Retention, now_ms: int) -> tuple[SqliteRecords, Opening]:

@@ -6,11 +6,13 @@ next server knows for every save: the files have their names, they can still be 
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import time
 from collections.abc import Sequence
 
-from comfyserverless.control.records.base import NamedSaves
+from comfyserverless.control.records.base import DatabaseAwayError, NamedSaves
 from comfyserverless.control.records.changes import FilesNamed, NamedFile
 from comfyserverless.control.records.store import RecordStore
 from comfyserverless.control.saving import Publisher, claim, discard, failed_save
@@ -21,6 +23,10 @@ log = logging.getLogger(__name__)
 
 _KEPT_KINDS = frozenset({"output"})
 """Other folders are emptied when a server starts: what was in them is made again."""
+
+
+_AWAY_PATIENCE_S = 600.0
+_AGAIN_S = 0.2
 
 
 class RunPublisher:
@@ -73,12 +79,23 @@ class RunPublisher:
                 wanted.place, range(first, len(wanted.staged)), wanted.extension
             ) as names:
                 files = (*published, *wanted.named(first, names))
-                await self._store.write(FilesNamed(*self._owner, node, save, files))
+                await self._record(FilesNamed(*self._owner, node, save, files))
                 for file in files[first:]:
                     if not claim(file.staged, file.path):
                         break  # another program was faster: the rest gets other names
                     published.append(file)
         return [file.item() for file in published]
+
+    async def _record(self, names: FilesNamed) -> None:
+        """Record names; while the database is away this waits: what runs goes on. Raises CapacityError."""
+        deadline_s = time.monotonic() + _AWAY_PATIENCE_S
+        while True:
+            try:
+                return await self._store.write(names)
+            except DatabaseAwayError:
+                if time.monotonic() > deadline_s:
+                    raise
+                await asyncio.sleep(_AGAIN_S)
 
 
 class _Save:

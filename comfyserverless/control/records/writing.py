@@ -132,11 +132,9 @@ class Writer:
 
     def _on_files_named(self, change: changes.FilesNamed) -> None:
         files = msgspec.json.encode([astuple(file) for file in change.files]).decode()
-        self._run(
-            "INSERT INTO saves VALUES (?, ?, ?, ?, ?)"
-            " ON CONFLICT (tenant, prompt_id, node, save) DO UPDATE SET files = excluded.files",
-            (change.tenant, change.prompt_id, change.node, change.save, files),
-        )
+        save = (change.tenant, change.prompt_id, change.node, change.save)
+        self._run(f"DELETE FROM saves {_THIS} AND node = ? AND save = ?", save)
+        self._run("INSERT INTO saves VALUES (?, ?, ?, ?, ?)", (*save, files))
 
     def _on_ended(self, change: changes.Ended) -> None:
         record = change.record
