@@ -66,6 +66,7 @@ def _add_serve_flags(parser: argparse.ArgumentParser) -> None:
         help="worker processes; 0: one per GPU, or one",
     )
     add("--threads", type=values.processes, default=0, metavar="N", help="threads of each worker; 0: its share")
+    add("--split-guidance", choices=("off", "on"), default="off", help=values.SPLIT_GUIDANCE)
     _add_arena_flags(parser)
     _add_weights_flags(parser)
     _add_recovery_flags(parser)
@@ -237,6 +238,7 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         preview_method=_PREVIEWS[arguments.preview_method],
         embeds_metadata=not arguments.disable_metadata,
         checkpoint_steps=arguments.checkpoint_steps,
+        splits_guidance=arguments.split_guidance == "on",
         history_limit=arguments.history_limit,
         history_days=arguments.history_days,
         database=_database(arguments.database),

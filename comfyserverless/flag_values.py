@@ -8,6 +8,10 @@ import re
 from comfyserverless.core.config import LEAST_GIVEN_ARENA_BYTES
 
 _MIB = 1 << 20
+SPLIT_GUIDANCE = (
+    "evaluate the negative prompt in calls of its own, on another worker if one is free"
+    " (default: %(default)s; `comfyserverless bench guidance` tells whether it pays)"
+)
 _MAX_PORT = 65_535
 _MAX_PROCESSES = 256
 """Most workers, and most threads of one: beyond it a slip of the finger, which would take the machine down."""

@@ -31,7 +31,8 @@ PREVIEW_PORT = "preview"
 class RunServices:
     """What the nodes of a run share; all but files and publisher are those of all runs.
 
-    preview_method: for prompts that do not ask for one. staging_tag: this server's, in names of part files.
+    preview_method: for prompts that do not ask for one. splits_guidance: the branches of guidance are calls
+    apart. staging_tag: this server's, in names of part files.
     """
 
     dispatcher: Dispatcher
@@ -39,6 +40,7 @@ class RunServices:
     publisher: RunPublisher
     embeds_metadata: bool
     preview_method: str
+    splits_guidance: bool
     staging_tag: str
 
 
@@ -89,6 +91,11 @@ class NodeContext:
     def embeds_metadata(self) -> bool:
         """Tell whether saved files carry the prompt and workflow."""
         return self._services.embeds_metadata
+
+    @property
+    def splits_guidance(self) -> bool:
+        """Tell whether the branches of classifier-free guidance are calls apart."""
+        return self._services.splits_guidance
 
     def emit(self, function: str, *, progress: StepProgress | None = None, **inputs: Value) -> Emitted:
         """Submit an invocation and return its symbols. Raises InvariantError for wrong ports."""

@@ -260,6 +260,7 @@ class Engine:
             publisher=self._prompts.publisher_of(record),
             embeds_metadata=self._config.embeds_metadata,
             preview_method=self._config.preview_method,
+            splits_guidance=self._config.splits_guidance,
             staging_tag=self._scratch.tag,
         )
 

@@ -59,7 +59,8 @@ class EngineConfig:
     history_limit: ended prompts kept per tenant; history_days: for how long, 0 means at any age. database: file
     of the records, empty for the one in the user folder, `memory` to keep them only while the server runs.
     max_attempts: losses of its worker after which a call is given up. checkpoint_steps: steps between two
-    copies of a sampler's state that outlive its worker; 0 for none, None to weigh their time.
+    copies of a sampler's state that outlive its worker; 0 for none, None to weigh their time. splits_guidance:
+    the branches of classifier-free guidance are calls apart, which moves the last bits of pictures.
     """
 
     folders: Folders
@@ -74,6 +75,7 @@ class EngineConfig:
     database: str = ""
     max_attempts: int = 2
     checkpoint_steps: int | None = None
+    splits_guidance: bool = False
 
 
 @dataclass(frozen=True, slots=True)

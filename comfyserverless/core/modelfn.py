@@ -67,13 +67,18 @@ def _ports(words: str) -> tuple[Port, ...]:
 #   noise_mask  [B, H, W] or [B, 1, H, W] float32, any size, 1 where the latent is sampled; None: all of it
 #   state       sampler state: a dict of literals and TensorRefs, opaque to the control tower
 #   plan        {steps: int, maximum: int, is_dynamic: bool, evaluations: list of evaluations}: one per model
-#               call, each {step: int, last_of_step: bool, controls: list[int]}; `controls` are indices into
-#               `applications` that are active at its sigma; `maximum` is what progress counts to. If
-#               is_dynamic, `evaluations` holds the first only (none if there is nothing to do): `steps` is void
+#               call, each {step: int, last_of_step: bool, controls: list[int], branches}; `controls` are
+#               indices into `applications` that are active at its sigma; `branches` are those of each branch,
+#               [positive's, negative's], or None where not both take part; `maximum` is what progress counts
+#               to. If is_dynamic, `evaluations` holds the first only (none if there is nothing to do): `steps`
+#               is void
 #   upcoming    the evaluation that follows in a dynamic walk; None at its end, and in all other walks
 #   applications  the distinct control applications of positive and negative, in first-seen order
-#   residuals   what one ControlNet adds, per model batch of this evaluation: dict str(batch index) -> list of
+#   branch      what of an evaluation controlnet.run computes for: `positive`, `negative`, or `both` together
+#   residuals   what one ControlNet adds, per model batch of a branch: dict str(batch index) -> list of
 #               TensorRefs, input blocks in order, then the middle block
+#   uncond      the negative's estimate of the clean latent, where it is made apart from the step:
+#               {denoised: [TensorRef]}; in: None where the step evaluates both branches, together
 #   images      IMAGE [B, H, W, 3 or 4] float32 in 0..1;  mask [B, H, W] float32 in 0..1
 #   application  index into `applications`: the one that controlnet.run computes
 #   width,      latent.empty and image.scale: pixels; latent.upscale: latent cells (the node divides by 8);
@@ -102,13 +107,19 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec(
                 "denoise.step",
                 "gpu",
-                "model state positive negative cfg applications residuals* single_evaluation preview",
+                "model state positive negative cfg applications residuals* uncond* single_evaluation preview",
                 "state preview upcoming",
+            ),
+            _spec(
+                "denoise.negative",
+                "gpu",
+                "model state positive negative cfg applications residuals*",
+                "uncond*",
             ),
             _spec(
                 "controlnet.run",
                 "gpu",
-                "model control_net state positive negative cfg applications application",
+                "model control_net state positive negative cfg applications application branch",
                 "residuals*",
             ),
             _spec("sample.end", "gpu", "model state", "samples"),

@@ -23,7 +23,8 @@ from comfyserverless.functions.guided import (
 from comfyserverless.sampling.guidance import Batch, fit_batch
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn, Streamed
 
-_PORTS = ("model", "control_net", "state", "positive", "negative", "cfg", "applications", "application")
+_GUIDANCE_PORTS = ("model", "control_net", "state", "positive", "negative", "cfg", "applications")
+_PORTS = (*_GUIDANCE_PORTS, "application", "branch")
 
 
 class ControlNetRun(ModelFn):
@@ -46,8 +47,8 @@ class ControlNetRun(ModelFn):
         }
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
-        """Return residuals by batch index, times strength, for each batch whose chain has the application."""
-        guidance = guidance_of(inputs, inputs["state"]["sampler"])
+        """Return residuals by batch index, times strength, for the branch's batches with the application."""
+        guidance = guidance_of(inputs, inputs["state"]["sampler"], inputs["branch"])
         point = point_of(inputs["state"], parametrization_of(components["facts"]))
         index: int = inputs["application"]
         batches = [batch for batch in point.batches(guidance) if index in batch.controls]

@@ -1,15 +1,22 @@
-"""Take steps of a sampler's walk: the hot path of the server."""
+"""Take steps of a sampler's walk: the hot path of the server.
+
+The negative branch of an evaluation may be a call of its own: it publishes its estimate when that is there, and
+the step on another worker, which began with the positive branch beside it, waits where it puts both together.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from comfyserverless.core.errors import InvariantError
 from comfyserverless.functions.guided import (
+    DENOISED,
     denoise,
+    denoise_negative,
     describe,
     guidance_of,
     parametrization_of,
@@ -19,14 +26,14 @@ from comfyserverless.functions.guided import (
 from comfyserverless.functions.preview import encode_preview
 from comfyserverless.sampling.samplers.base import UncondSampler
 from comfyserverless.sampling.samplers.registry import find_sampler
-from comfyserverless.sdk.modelfn import IoSetup, ModelFn
+from comfyserverless.sdk.modelfn import IoSetup, ModelFn, Streamed
 
 PREVIEW_LATENT2RGB = "latent2rgb"
 """The preview method that shows the latent itself; any other value asks for no preview."""
 
 
 class DenoiseStep(ModelFn):
-    """Take one step of a sampler, or one evaluation of a step."""
+    """Take one step of a sampler, or one evaluation of a step; with `uncond`, of the positive branch only."""
 
     name: ClassVar[str] = "denoise.step"
 
@@ -35,6 +42,7 @@ class DenoiseStep(ModelFn):
         for port in ("model", "state", "positive", "negative", "cfg", "applications"):
             io.add_input(port)
         io.add_input("residuals", callback=True)
+        io.add_input("uncond", callback=True)
         io.add_input("single_evaluation")
         io.add_input("preview")
         io.add_output("state")
@@ -52,15 +60,15 @@ class DenoiseStep(ModelFn):
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return the next state, a preview of the denoised latent as JPEG bytes if asked, and what is upcoming.
 
-        Raises InvariantError if residuals of one evaluation are given for a step of several.
+        Raises InvariantError if residuals or the negative of one evaluation are given for a step of several.
         """
-        state, residuals = inputs["state"], inputs["residuals"]
+        state, residuals, uncond = inputs["state"], inputs["residuals"], inputs["uncond"]
         parametrization, sampler = parametrization_of(components["facts"]), find_sampler(state["sampler"])
-        guidance = guidance_of(inputs, state["sampler"])
+        guidance = guidance_of(inputs, state["sampler"], "both" if uncond is None else "positive")
         step = state["walk"]["step"]
         while True:
             point = point_of(state, parametrization)
-            estimate = denoise(point, guidance, components["diffusion"], residuals)
+            estimate = denoise(point, guidance, components["diffusion"], residuals, uncond)
             denoised = estimate.denoised
             if point.kept is not None:
                 denoised = point.kept.after(denoised)
@@ -71,12 +79,44 @@ class DenoiseStep(ModelFn):
             state = {**state, "walk": walk}
             if inputs["single_evaluation"] or state["walk"]["step"] != step:
                 break
-            if len(residuals):
-                raise InvariantError(f"step {step} has several evaluations, and residuals of one")
+            if len(residuals) or uncond is not None:
+                raise InvariantError(f"step {step} has several evaluations, and what was made for one")
         preview = None
         if "colours" in components:
             samples = to_output_units(denoised, components["facts"])
             preview = encode_preview(components["colours"].latent_to_rgb(samples))
         evaluation = sampler.upcoming(state["walk"])
-        upcoming = None if evaluation is None else describe(evaluation, guidance, parametrization)
+        upcoming = None
+        if evaluation is not None:
+            upcoming = describe(evaluation, guidance_of(inputs, state["sampler"]), parametrization)
         return {"state": state, "preview": preview, "upcoming": upcoming}
+
+
+class DenoiseNegative(ModelFn):
+    """Evaluate the negative branch at the evaluation that a sampler's state asks for."""
+
+    name: ClassVar[str] = "denoise.negative"
+
+    def setup_io(self, io: IoSetup) -> None:
+        """Declare the ports."""
+        for port in ("model", "state", "positive", "negative", "cfg", "applications"):
+            io.add_input(port)
+        io.add_input("residuals", callback=True)
+        io.add_output("uncond", callback=True)
+
+    def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
+        """Take the diffusion model."""
+        return {"facts": pool.facts(inputs["model"]), "diffusion": pool.diffusion(inputs["model"])}
+
+    def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
+        """Return the estimate of the clean latent, [B, C, h, w]."""
+        return {"uncond": Streamed({DENOISED: 1}, self._make(components, inputs))}
+
+    @torch.no_grad()
+    def _make(
+        self, components: Mapping[str, Any], inputs: Mapping[str, Any]
+    ) -> Iterator[tuple[str, int, Tensor]]:
+        state = inputs["state"]
+        guidance = guidance_of(inputs, state["sampler"], "negative")
+        point = point_of(state, parametrization_of(components["facts"]))
+        yield DENOISED, 0, denoise_negative(point, guidance, components["diffusion"], inputs["residuals"])

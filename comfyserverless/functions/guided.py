@@ -1,6 +1,8 @@
 """Evaluate a guided denoiser at the point where a sampler's walk stands.
 
-controlnet.run and denoise.step look at the same state, so both find the same latent, level and batches here.
+controlnet.run, denoise.negative and denoise.step look at the same state, so all find the same latent, level and
+batches here. A guided evaluation is one plan for both branches, or one plan for each (`guidance_of`): those are
+evaluated in functions of their own, on two workers or one, with the same bits.
 A walk's state as it travels between functions:
     {sampler: str, walk: the sampler's state, mask?: the fields of KeptPart,
      original?: the samples of a masked latent}
@@ -18,9 +20,14 @@ from torch import Tensor
 
 from comfyserverless.models.families.base import DiffusionModel, ModelFacts
 from comfyserverless.sampling.guidance import (
+    NEGATIVE,
+    POSITIVE,
     Batch,
+    Branch,
     Estimate,
     Guidance,
+    Outputs,
+    average_side,
     combine,
     fit_batch,
     is_in_range,
@@ -34,7 +41,14 @@ from comfyserverless.sampling.samplers.registry import find_sampler
 LATENT_CELL_PX = 8
 """Pixels per latent cell and side, for what models are told about the size of the image."""
 
+DENOISED = "denoised"
+"""The only list of what the `uncond` ports hold; it has one element."""
+
 Residuals = Sequence[Tensor]
+
+AddedBy = Sequence[Mapping[str, Residuals] | None]
+"""What each control application adds, in the order of guidance.applications: by batch index, None or no entry
+where it does not act."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +100,35 @@ def to_output_units(x: Tensor, facts: ModelFacts) -> Tensor:
     return samples + facts.shift_factor if facts.shift_factor else samples
 
 
-def guidance_of(inputs: Mapping[str, Any], sampler: str) -> Guidance:
-    """Return what guides an evaluation, from the ports that all sampling functions share."""
+def guidance_of(inputs: Mapping[str, Any], sampler: str, branch: Branch = "both") -> Guidance:
+    """Return what guides an evaluation, or a branch of it, from the ports that all sampling functions share."""
     return Guidance(
         inputs["positive"],
         inputs["negative"],
         inputs["cfg"],
         inputs["applications"],
         needs_negative=isinstance(find_sampler(sampler), UncondSampler),
+        branch=branch,
     )
 
 
-def describe(
-    evaluation: Evaluation, guidance: Guidance, parametrization: Parametrization
-) -> dict[str, bool | int | list[int]]:
+def describe(evaluation: Evaluation, guidance: Guidance, parametrization: Parametrization) -> dict[str, Any]:
     """Return an evaluation as a plan lists it, with the applications that act at its level on a batch."""
-    controls = {
-        index
-        for batch in plan_batches(guidance, evaluation.sigma, parametrization)
-        for index in batch.controls
-        if is_in_range(guidance.applications[index], evaluation.sigma, parametrization)
+    acting: dict[int, set[int]] = {}
+    for batch in plan_batches(guidance, evaluation.sigma, parametrization):
+        controls = {
+            index
+            for index in batch.controls
+            if is_in_range(guidance.applications[index], evaluation.sigma, parametrization)
+        }
+        for entry in batch.entries:
+            acting.setdefault(entry.side, set()).update(controls)
+    return {
+        "step": evaluation.step,
+        "last_of_step": evaluation.is_last_of_step,
+        "controls": sorted(set().union(*acting.values())),
+        "branches": [sorted(acting[side]) for side in (POSITIVE, NEGATIVE)] if len(acting) > 1 else None,
     }
-    return {"step": evaluation.step, "last_of_step": evaluation.is_last_of_step, "controls": sorted(controls)}
 
 
 def point_of(state: Mapping[str, Any], parametrization: Parametrization) -> Point:
@@ -143,13 +164,23 @@ def denoise(
     point: Point,
     guidance: Guidance,
     diffusion: DiffusionModel,
-    residuals: Sequence[Mapping[str, Residuals] | None],
+    residuals: AddedBy,
+    uncond: Mapping[str, Sequence[Tensor]] | None = None,
 ) -> Estimate:
     """Return the estimate of the clean latent at a point; inputs are unchanged.
 
-    residuals: what each control application adds, in the order of guidance.applications: by batch index, None
-    or no entry where it does not act.
+    uncond: what makes the negative's part elsewhere, if guidance plans the positive only; it is read last.
     """
+    outputs = _evaluate(point, guidance, diffusion, residuals)
+    return combine(guidance, outputs, point.x, None if uncond is None else uncond[DENOISED][0])
+
+
+def denoise_negative(point: Point, guidance: Guidance, diffusion: DiffusionModel, residuals: AddedBy) -> Tensor:
+    """Return the negative's estimate alone, [B, C, h, w]. Pre: guidance plans the negative only."""
+    return average_side(_evaluate(point, guidance, diffusion, residuals), NEGATIVE, point.x)
+
+
+def _evaluate(point: Point, guidance: Guidance, diffusion: DiffusionModel, residuals: AddedBy) -> Outputs:
     outputs: list[tuple[Batch, Tensor]] = []
     for batch in point.batches(guidance):
         inputs = model_inputs(point, batch, diffusion)
@@ -157,7 +188,7 @@ def denoise(
         output = diffusion.predict(inputs.x_in, inputs.timesteps, inputs.context, inputs.adm, added)
         x = batch.stack(point.x)
         outputs.append((batch, point.parametrization.calculate_denoised(point.sigma, output.to(x), x)))
-    return combine(guidance, outputs, point.x)
+    return outputs
 
 
 class ChainedResiduals(Sequence[Tensor]):
@@ -181,7 +212,7 @@ class ChainedResiduals(Sequence[Tensor]):
         return total
 
 
-def _chain_residuals(batch: Batch, residuals: Sequence[Mapping[str, Residuals] | None]) -> Residuals | None:
+def _chain_residuals(batch: Batch, residuals: AddedBy) -> Residuals | None:
     parts: list[Residuals] = []
     for application in batch.controls:
         given = residuals[application] if application < len(residuals) else None

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from comfyserverless.functions.canvas import ImageCrop, ImageEmpty, ImageInvert, ImagePad
 from comfyserverless.functions.control import ControlNetRun
-from comfyserverless.functions.denoising import DenoiseStep
+from comfyserverless.functions.denoising import DenoiseNegative, DenoiseStep
 from comfyserverless.functions.edges import ImageCanny
 from comfyserverless.functions.image import ImageLoad, ImageLoadMask, ImageSave, ImageScale
 from comfyserverless.functions.latent import (
@@ -40,6 +40,7 @@ FUNCTIONS: Mapping[str, ModelFn] = MappingProxyType(
             TextEncode(),
             SampleBegin(),
             DenoiseStep(),
+            DenoiseNegative(),
             ControlNetRun(),
             SampleEnd(),
             VaeDecode(),

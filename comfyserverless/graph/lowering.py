@@ -78,6 +78,10 @@ class LoweringContext(Protocol):
     def embeds_metadata(self) -> bool:
         """Tell whether saved files carry the prompt and workflow (`--disable-metadata` turns it off)."""
 
+    @property
+    def splits_guidance(self) -> bool:
+        """Tell whether the branches of classifier-free guidance are calls apart (`--split-guidance`)."""
+
     def emit(self, function: str, *, progress: StepProgress | None = None, **inputs: Value) -> Emitted:
         """Submit an invocation at once and return its symbols; every declared input port must be given."""
 

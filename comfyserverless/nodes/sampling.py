@@ -1,15 +1,17 @@
 """Lower the samplers: one invocation per denoising step, so that a run can be shared, moved and resumed.
 
-Without ControlNets a step is one invocation, whatever its number of model calls. With them, the model calls
-of a step are invocations of their own, each fed by one controlnet.run per application that is active at its
-noise level; the residuals arrive through a callback port while both run. All are emitted at once, but where a
-sampler finds the number of its steps on the way: there each step tells whether one more follows.
+A step is one invocation, whatever its number of model calls, unless something runs beside these: then each
+evaluation of the model is an invocation of its own. What runs beside it are the ControlNets that are active at
+its noise level, and the negative branch if guidance is split; what they make arrives through callback ports
+while both run. Whether it is split never depends on who is idle, because both branches in one batch do not give
+the bits of each alone. All are emitted at once, but where a sampler finds the number of its steps on the way:
+there each step tells whether one more follows.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +31,7 @@ from comfyserverless.nodes.taking import (
 )
 
 _NO_PREVIEW = "none"
+_BOTH, _POSITIVE, _NEGATIVE = "both", "positive", "negative"
 
 _Walk = Callable[[LoweringContext, "_Guided", Mapping[str, Any], Value], Awaitable[Value]]
 _STEPS_PER_TURN = 64
@@ -38,13 +41,14 @@ _LATENT_PORT_KEYS = ("samples", "batch_index", "noise_mask")
 
 @dataclass(frozen=True, slots=True)
 class _Guided:
-    """What every model call of one sampler node shares."""
+    """What every model call of one sampler node shares. is_split: the branches of guidance are calls apart."""
 
     model: ModelRef
     positive: Conditioning
     negative: Conditioning
     cfg: float
     applications: list[dict[str, Value]]
+    is_split: bool
 
     def ports(self) -> dict[str, Value]:
         """Return the input ports that all sampling functions but the last have in common."""
@@ -102,7 +106,8 @@ async def _sample(ctx: LoweringContext, inputs: Inputs, schedule: _Schedule) -> 
     positive = take_conditioning(inputs, "positive")
     negative = spread_to_negative(positive, take_conditioning(inputs, "negative"))
     applications = distinct_applications(positive, negative)
-    guided = _Guided(take_model(inputs), positive, negative, inputs["cfg"], applications)
+    model = take_model(inputs)
+    guided = _Guided(model, positive, negative, inputs["cfg"], applications, ctx.splits_guidance)
     begin = ctx.emit(
         "sample.begin",
         latent={key: latent[key] for key in _LATENT_PORT_KEYS if key in latent},
@@ -119,7 +124,8 @@ async def _sample(ctx: LoweringContext, inputs: Inputs, schedule: _Schedule) -> 
 def _choose_walk(plan: Mapping[str, Any], guided: _Guided) -> _Walk:
     if plan["is_dynamic"]:
         return _walk_dynamic
-    return _walk_evaluations if guided.applications else _walk_steps
+    has_branches = guided.is_split and any(each["branches"] is not None for each in plan["evaluations"])
+    return _walk_evaluations if guided.applications or has_branches else _walk_steps
 
 
 async def _walk_steps(ctx: LoweringContext, guided: _Guided, plan: Mapping[str, Any], state: Value) -> Value:
@@ -133,7 +139,7 @@ async def _walk_steps(ctx: LoweringContext, guided: _Guided, plan: Mapping[str, 
 async def _walk_evaluations(
     ctx: LoweringContext, guided: _Guided, plan: Mapping[str, Any], state: Value
 ) -> Value:
-    """Emit, per model call, the ControlNets that are active and a denoise.step; return the last state."""
+    """Emit, per evaluation, what runs beside it and a denoise.step; return the last state."""
     for index, evaluation in enumerate(plan["evaluations"]):
         state = _emit_evaluation(ctx, guided, evaluation, plan["maximum"], state).out("state")
         await _let_others_in(index)
@@ -147,7 +153,7 @@ async def _walk_dynamic(ctx: LoweringContext, guided: _Guided, plan: Mapping[str
     """
     maximum, upcoming = plan["maximum"], next(iter(plan["evaluations"]), None)
     while upcoming is not None:
-        if guided.applications:
+        if guided.applications or guided.is_split:
             emitted = _emit_evaluation(ctx, guided, upcoming, maximum, state)
         else:
             emitted = _emit_step(ctx, guided, _progress(upcoming, maximum), state)
@@ -167,6 +173,7 @@ def _emit_step(ctx: LoweringContext, guided: _Guided, progress: StepProgress, st
         progress=progress,
         state=state,
         residuals=[],
+        uncond=None,
         single_evaluation=False,
         preview=ctx.preview_method,
         **guided.ports(),
@@ -176,20 +183,19 @@ def _emit_step(ctx: LoweringContext, guided: _Guided, progress: StepProgress, st
 def _emit_evaluation(
     ctx: LoweringContext, guided: _Guided, evaluation: Mapping[str, Any], maximum: int, state: Value
 ) -> Emitted:
-    """Emit one model call of a step, and the ControlNets that are active in it."""
-    active = evaluation["controls"]
-    if any(not 0 <= each < len(guided.applications) for each in active):
-        raise InvariantError(f"sampling planned controls {active} of {len(guided.applications)}")
-    residuals = [
-        _run_control(ctx, guided, state, each) if each in active else None
-        for each in range(len(guided.applications))
-    ]
+    """Emit one evaluation of a step, and what runs beside it."""
+    branch, active, uncond = _BOTH, evaluation["controls"], None
+    if guided.is_split and evaluation["branches"] is not None:
+        branch, (active, others) = _POSITIVE, evaluation["branches"]
+        uncond = _emit_negative(ctx, guided, state, others).out("uncond")
+    residuals = _run_controls(ctx, guided, state, active, branch)
     ends_step = evaluation["last_of_step"]
     return ctx.emit(
         "denoise.step",
         progress=_progress(evaluation, maximum) if ends_step else None,
         state=state,
         residuals=residuals,
+        uncond=uncond,
         single_evaluation=True,
         preview=ctx.preview_method if ends_step else _NO_PREVIEW,
         **guided.ports(),
@@ -202,10 +208,28 @@ async def _let_others_in(step: int) -> None:
         await asyncio.sleep(0)
 
 
-def _run_control(ctx: LoweringContext, guided: _Guided, state: Value, index: int) -> Value:
+def _emit_negative(ctx: LoweringContext, guided: _Guided, state: Value, active: Sequence[int]) -> Emitted:
+    """Emit the negative branch of an evaluation, and the ControlNets that are active in it."""
+    residuals = _run_controls(ctx, guided, state, active, _NEGATIVE)
+    return ctx.emit("denoise.negative", state=state, residuals=residuals, **guided.ports())
+
+
+def _run_controls(
+    ctx: LoweringContext, guided: _Guided, state: Value, active: Sequence[int], branch: str
+) -> list[Value]:
+    """Emit the ControlNets that are active; return the residuals by application, None for the others."""
+    if any(not 0 <= each < len(guided.applications) for each in active):
+        raise InvariantError(f"sampling planned controls {active} of {len(guided.applications)}")
+    return [
+        _run_control(ctx, guided, state, index, branch) if index in active else None
+        for index in range(len(guided.applications))
+    ]
+
+
+def _run_control(ctx: LoweringContext, guided: _Guided, state: Value, index: int, branch: str) -> Value:
     control_net = guided.applications[index]["control_net"]
-    run = ctx.emit("controlnet.run", control_net=control_net, state=state, application=index, **guided.ports())
-    return run.out("residuals")
+    ports = {"state": state, "application": index, "branch": branch, **guided.ports()}
+    return ctx.emit("controlnet.run", control_net=control_net, **ports).out("residuals")
 
 
 _STEPS = whole("steps", 20, 1, 10000)

@@ -1,8 +1,10 @@
 """Plan which conditionings go through the model together, and combine what comes back.
 
 Entries whose inputs have equal shapes and equal chains of controls share one model call, as in the original,
-because a batch of two does not give the bits of two batches of one. The plan depends on literals and shapes
-only, so that every function that looks at the same evaluation makes the same plan.
+because a batch of two does not give the bits of two batches of one. For the same reason the branches of an
+evaluation, positive and negative, are either planned together or each for itself, whoever evaluates them. The
+plan depends on literals and shapes only, so that every function that looks at the same evaluation makes the
+same plan.
 
 Not here yet: areas and masks. They would give entries a crop of x in `model_batch` and a weight per cell in
 `combine`.
@@ -13,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,6 +23,9 @@ from torch import Tensor
 from comfyserverless.sampling.parametrization import Parametrization
 
 POSITIVE, NEGATIVE = 0, 1
+
+Branch = Literal["both", "positive", "negative"]
+"""What of an evaluation is planned: one branch for itself, or both together."""
 
 _MAX_REPEATS = 4
 """Conditionings whose lengths differ more than this are not repeated to a common length."""
@@ -38,7 +43,7 @@ class Guidance:
 
     applications: the control applications that entries' options may hold, each {control_net, hint, strength,
     start_percent, end_percent}; an entry's chain is known by indices into it. needs_negative: the negative is
-    evaluated at every scale.
+    evaluated at every scale. branch: what of an evaluation is planned.
     """
 
     positive: ConditioningValue
@@ -46,6 +51,7 @@ class Guidance:
     cfg: float
     applications: Sequence[Mapping[str, Any]] = ()
     needs_negative: bool = False
+    branch: Branch = "both"
 
     @property
     def uses_negative(self) -> bool:
@@ -139,21 +145,33 @@ class Estimate:
     uncond: Tensor | None
 
 
-def combine(guidance: Guidance, outputs: Sequence[tuple[Batch, Tensor]], x: Tensor) -> Estimate:
-    """Return the estimate from each batch's denoised latents [entries * B, ...].
+Outputs = Sequence[tuple[Batch, Tensor]]
+"""Batches, and the denoised latents [entries * B, ...] that came back for each."""
 
-    The average of a side's entries by `strength`, then negative + (positive - negative) * cfg (Ho and Salimans
-    2022, Classifier-Free Diffusion Guidance, equation 6, with cfg = 1 + w).
+
+def combine(guidance: Guidance, outputs: Outputs, x: Tensor, negative: Tensor | None = None) -> Estimate:
+    """Return the estimate; negative: that of the negative, if it was evaluated apart.
+
+    The averages of both sides, then negative + (positive - negative) * cfg (Ho and Salimans 2022,
+    Classifier-Free Diffusion Guidance, equation 6, with cfg = 1 + w).
     """
-    sides: tuple[list[tuple[float, Tensor]], ...] = ([], [])
-    for batch, denoised in outputs:
-        for entry, part in zip(batch.entries, denoised.chunk(len(batch.entries)), strict=True):
-            sides[entry.side].append((entry.options.get("strength", 1.0), part))
-    positive = _average(sides[POSITIVE], x)
+    positive = average_side(outputs, POSITIVE, x)
     if not guidance.uses_negative:
         return Estimate(positive, None)
-    negative = _average(sides[NEGATIVE], x)
+    if negative is None:
+        negative = average_side(outputs, NEGATIVE, x)
     return Estimate(negative + (positive - negative) * guidance.cfg, negative)
+
+
+def average_side(outputs: Outputs, side: int, x: Tensor) -> Tensor:
+    """Return the average of a side's entries by `strength`: [B, ...], as x; 0 without entries."""
+    weighted = [
+        (entry.options.get("strength", 1.0), part)
+        for batch, denoised in outputs
+        for entry, part in zip(batch.entries, denoised.chunk(len(batch.entries)), strict=True)
+        if entry.side == side
+    ]
+    return _average(weighted, x)
 
 
 def _average(weighted: Sequence[tuple[float, Tensor]], x: Tensor) -> Tensor:
@@ -168,8 +186,8 @@ def _average(weighted: Sequence[tuple[float, Tensor]], x: Tensor) -> Tensor:
 
 
 def _active_entries(guidance: Guidance, sigma: float, parametrization: Parametrization) -> list[Entry]:
-    sides = [(POSITIVE, guidance.positive)]
-    if guidance.uses_negative:
+    sides = [(POSITIVE, guidance.positive)] if guidance.branch != "negative" else []
+    if guidance.uses_negative and guidance.branch != "positive":
         sides.append((NEGATIVE, guidance.negative))
     return [
         Entry(side, cond, options, _chain(options, guidance.applications))

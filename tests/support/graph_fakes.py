@@ -128,6 +128,7 @@ class FakeContext:
     published: list[tuple[Destination, tuple[str, ...], str]] = field(default_factory=list)
     extra_pnginfo: Mapping[str, Any] | None = None
     preview_method: str = "none"
+    splits_guidance: bool = False
     embeds_metadata: bool = True
     node_id: str = "9"
     stems: int = 0

@@ -34,14 +34,16 @@ def guided(**changes: Any) -> Call:
 
 def step(pool: AnalyticPool, state: dict[str, Any], call: Call, **changes: Any) -> dict[str, Any]:
     function = FUNCTIONS["denoise.step"]
-    extra = {"residuals": [], "single_evaluation": False, "preview": "none", **changes}
+    extra = {"residuals": [], "uncond": None, "single_evaluation": False, "preview": "none", **changes}
     inputs = {**call, "state": state, **extra}
     return dict(function.execute(function.load_model(inputs, pool), **inputs))
 
 
-def control(pool: AnalyticPool, state: dict[str, Any], call: Call, index: int) -> dict[str, list[Tensor]]:
+def control(
+    pool: AnalyticPool, state: dict[str, Any], call: Call, index: int, branch: str = "both"
+) -> dict[str, list[Tensor]]:
     function = FUNCTIONS["controlnet.run"]
-    inputs = {**call, "state": state, "control_net": CONTROL, "application": index}
+    inputs = {**call, "state": state, "control_net": CONTROL, "application": index, "branch": branch}
     residuals: dict[str, list[Tensor]] = function.execute(function.load_model(inputs, pool), **inputs)[
         "residuals"
     ].collect()
@@ -206,7 +208,7 @@ def test_dynamic_walk_tells_what_is_upcoming_until_it_ends(is_single: bool) -> N
     begun = begin(sampler="dpm_adaptive", latent={"samples": IMAGE}, steps=5)
     state, upcoming = begun["state"], begun["plan"]["evaluations"][0]
     assert begun["plan"]["is_dynamic"]
-    assert upcoming == {"step": 0, "last_of_step": False, "controls": []}
+    assert upcoming == {"step": 0, "last_of_step": False, "controls": [], "branches": [[], []]}
     seen = []
     while upcoming is not None:
         seen.append(upcoming["last_of_step"])
@@ -282,3 +284,73 @@ def test_cells_that_change_later_stay_nearer_to_the_original() -> None:
     away = (changed - IMAGE).abs().mean(dim=(0, 1, 2))
     assert away[:2].mean() > away[4:].mean() > 0
     assert not torch.equal(changed, end(walk_masked("euler", mask)))
+
+
+def negative(pool: AnalyticPool, state: dict[str, Any], call: Call, residuals: list[Any]) -> dict[str, Any]:
+    """Evaluate the negative branch apart, and return what the step is given."""
+    function = FUNCTIONS["denoise.negative"]
+    inputs = {**call, "state": state, "residuals": residuals}
+    made: dict[str, Any] = function.execute(function.load_model(inputs, pool), **inputs)["uncond"].collect()
+    return made
+
+
+def split_step(pool: AnalyticPool, state: dict[str, Any], call: Call, residuals: list[Any]) -> dict[str, Any]:
+    """Take one evaluation whose branches are apart."""
+    uncond = negative(pool, state, call, residuals)
+    return step(pool, state, call, residuals=residuals, uncond=uncond, single_evaluation=True)
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLERS))
+def test_walk_whose_branches_are_apart_ends_where_the_others_do(name: str) -> None:
+    pool, call = AnalyticPool(), guided()
+    sides = {side: call[side] for side in ("positive", "negative")}
+    begun = begin(sampler=name, latent={"samples": IMAGE}, steps=4, **sides)
+    together = apart = begun["state"]
+    coming = list(begun["plan"]["evaluations"])
+    while coming:
+        assert coming.pop(0)["branches"] == [[], []]
+        taken = step(pool, together, call, single_evaluation=True)
+        together = taken["state"]
+        apart = split_step(pool, pickle.loads(pickle.dumps(apart)), call, [])["state"]
+        coming += [] if taken["upcoming"] is None else [taken["upcoming"]]
+    torch.testing.assert_close(end(apart), end(together), atol=1e-4, rtol=1e-4)
+
+
+def test_branches_apart_are_calls_of_one_entry_each() -> None:
+    pool = AnalyticPool()
+    split_step(pool, begin()["state"], guided(), [])
+    assert [(x_in.shape[0], float(context[0, 0, 0])) for x_in, _, context in pool.model.calls] == [
+        (1, 0.5),
+        (1, 1.0),
+    ]
+
+
+def test_each_branch_takes_the_residuals_that_were_made_for_it() -> None:
+    pool, chain = AnalyticPool(), [application()]
+    call = guided(negative=conditioning(0.5, control=chain), applications=chain, cfg=2.0)
+    state = begin(**{side: call[side] for side in ("positive", "negative", "applications")})["state"]
+    assert control(pool, state, call, 0, "positive") == {}
+    made = control(pool, state, call, 0, "negative")
+    assert made["0"][0].shape == (1, 4, 4, 6)
+    plain = negative(pool, state, call, [None])["denoised"][0]
+    added = negative(pool, state, call, [made])["denoised"][0]
+    torch.testing.assert_close(plain - added, torch.full_like(plain, 0.5 * state["walk"]["sigmas"][0]))
+
+
+def test_negative_that_was_made_elsewhere_is_read_after_the_positive_was_evaluated() -> None:
+    pool = AnalyticPool()
+
+    class Late(dict[str, list[Tensor]]):
+        def __getitem__(self, key: str) -> list[Tensor]:
+            assert len(pool.model.calls) == 1
+            return super().__getitem__(key)
+
+    state, call = begin()["state"], guided()
+    uncond = Late(negative(AnalyticPool(), state, call, []))
+    assert step(pool, state, call, uncond=uncond, single_evaluation=True)["state"]["walk"]["step"] == 1
+
+
+def test_negative_of_one_evaluation_is_refused_for_a_step_of_several() -> None:
+    pool, call, state = AnalyticPool(), guided(), begin(sampler="heun")["state"]
+    with pytest.raises(InvariantError, match="several evaluations"):
+        step(pool, state, call, uncond=negative(pool, state, call, []))

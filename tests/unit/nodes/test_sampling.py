@@ -19,8 +19,10 @@ from tests.unit.nodes.test_controlnet import CANNY, DEPTH, HINT, application
 SAMPLES = Output(InvocationId("empty"), "samples")
 
 
-def evaluation(step: int, *controls: int, last: bool = True) -> dict[str, Any]:
-    return {"step": step, "last_of_step": last, "controls": list(controls)}
+def evaluation(
+    step: int, *controls: int, last: bool = True, branches: list[list[int]] | None = None
+) -> dict[str, Any]:
+    return {"step": step, "last_of_step": last, "controls": list(controls), "branches": branches}
 
 
 def context(steps: int, *evaluations: dict[str, Any], **more: Any) -> FakeContext:
@@ -101,6 +103,7 @@ async def test_sampler_without_controls_is_one_invocation_per_step() -> None:
             "cfg": 6.5,
             "applications": [],
             "residuals": [],
+            "uncond": None,
             "single_evaluation": False,
             "preview": "latent2rgb",
         }
@@ -141,6 +144,7 @@ async def test_heun_with_a_control_net_is_one_control_and_one_step_per_model_cal
             "cfg": 6.5,
             "applications": [application()],
             "application": 0,
+            "branch": "both",
         }
         assert control.progress is None
         assert step.inputs["state"] == state
@@ -322,3 +326,58 @@ async def test_progress_counts_to_the_maximum_of_the_plan() -> None:
     ctx = FakeContext(results={"sample.begin": {"plan": plan(2, evaluation(0), evaluation(1), maximum=5)}})
     await sample(ctx)
     assert [call.progress for call in ctx.calls[1:-1]] == [StepProgress(1, 5), StepProgress(2, 5)]
+
+
+async def test_split_guidance_is_two_calls_an_evaluation_that_need_the_same_state_only() -> None:
+    evaluations = [evaluation(0, last=False, branches=[[], []]), evaluation(0, branches=[[], []])]
+    ctx = context(1, *evaluations, splits_guidance=True)
+    await sample(ctx)
+    begin, *steps, end = ctx.calls
+    assert ctx.functions() == ["sample.begin", *["denoise.negative", "denoise.step"] * 2, "sample.end"]
+    state = Output(begin.id, "state")
+    for negative, step in zip(steps[::2], steps[1::2], strict=True):
+        assert negative.inputs["state"] == step.inputs["state"] == state
+        assert step.inputs["uncond"] == Output(negative.id, "uncond")
+        assert step.inputs["single_evaluation"] is True
+        assert negative.progress is None
+        state = Output(step.id, "state")
+    assert [step.progress for step in steps[1::2]] == [None, StepProgress(1, 1)]
+    assert end.inputs["state"] == state
+
+
+async def test_control_nets_of_split_guidance_run_for_each_branch_that_they_act_in() -> None:
+    both, positive = application(CANNY), application(DEPTH)
+    ctx = context(1, evaluation(0, 0, 1, branches=[[0, 1], [0]]), splits_guidance=True)
+    await sample(ctx, positive=cond("p", control=[both, positive]), negative=cond("n", control=[both]))
+    runs = [call for call in ctx.calls if call.function == "controlnet.run"]
+    assert [(run.inputs["application"], run.inputs["branch"]) for run in runs] == [
+        (0, "negative"),
+        (0, "positive"),
+        (1, "positive"),
+    ]
+    of = [Output(run.id, "residuals") for run in runs]
+    negative, step = ctx.calls[2], ctx.calls[-2]
+    assert (negative.function, negative.inputs["residuals"]) == ("denoise.negative", [of[0], None])
+    assert step.inputs["residuals"] == [of[1], of[2]]
+
+
+async def test_split_guidance_leaves_evaluations_of_one_branch_whole() -> None:
+    ctx = context(2, evaluation(0, branches=[[], []]), evaluation(1), splits_guidance=True)
+    await sample(ctx)
+    assert ctx.functions() == ["sample.begin", "denoise.negative", *["denoise.step"] * 2, "sample.end"]
+    assert ctx.calls[-2].inputs["uncond"] is None
+
+
+async def test_split_guidance_without_a_negative_is_one_invocation_per_step() -> None:
+    ctx = context(2, evaluation(0, last=False), evaluation(0), evaluation(1), splits_guidance=True)
+    await sample(ctx)
+    assert ctx.functions() == ["sample.begin", *["denoise.step"] * 2, "sample.end"]
+
+
+async def test_dynamic_sampler_with_split_guidance_runs_the_negative_of_each_evaluation() -> None:
+    evaluations = [evaluation(0, last=False, branches=[[], []]), evaluation(0, branches=[[], []])]
+    ctx = DynamicContext(2, *evaluations)
+    ctx.splits_guidance = True
+    await sample(ctx, sampler_name="dpm_adaptive")
+    assert ctx.functions() == ["sample.begin", *["denoise.negative", "denoise.step"] * 2, "sample.end"]
+    assert ctx.kept == [call.id for call in ctx.calls if call.function == "denoise.step"]

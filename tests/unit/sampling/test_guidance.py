@@ -131,3 +131,19 @@ def test_needed_negative_is_evaluated_at_scale_one() -> None:
     estimate = combine(guidance, outputs(guidance, 3.0, 99.0), X)
     assert torch.equal(estimate.denoised, torch.full_like(X, 3.0))
     assert estimate.uncond is not None
+
+
+def test_a_branch_is_planned_as_if_the_other_did_not_exist() -> None:
+    sides = ([entry(), entry(tokens=154)], [entry(value=2.0)], 7.0)
+    assert plan(Guidance(*sides)) == [[1, 0, 0]]
+    assert plan(Guidance(*sides, branch="positive")) == [[0, 0]]
+    assert plan(Guidance(*sides, branch="negative")) == [[1]]
+    assert plan(Guidance([entry()], [entry()], 1.0, branch="negative")) == []
+
+
+def test_negative_that_was_evaluated_apart_takes_its_place() -> None:
+    guidance = Guidance([entry()], [entry()], 7.0, branch="positive")
+    estimate = combine(guidance, outputs(guidance, 3.0), X, torch.full_like(X, 1.0))
+    assert torch.equal(estimate.denoised, torch.full_like(X, 15.0))
+    assert estimate.uncond is not None
+    assert torch.equal(estimate.uncond, torch.full_like(X, 1.0))
