@@ -46,11 +46,15 @@ class RunServices:
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """Whose invocations these are. preview_method: `none` or `latent2rgb`, for this run."""
+    """Whose invocations these are. preview_method: `none` or `latent2rgb`, for this run.
+
+    priority: the higher, the earlier among the invocations of the tenant.
+    """
 
     run: PromptId
     tenant: TenantId
     preview_method: str
+    priority: int = 0
 
 
 StepListener = Callable[[StepProgress, bytes | None], None]
@@ -68,6 +72,7 @@ class NodeContext:
         self._services = services
         self._identity = identity
         self._hidden = hidden
+        self._node_class = str(hidden.prompt[hidden.unique_id]["class_type"])
         self._on_step = on_step
         self._count = 0
         #: what was emitted and is held for the lowering
@@ -123,6 +128,8 @@ class NodeContext:
             callback_needs=tuple(each for each in overlapping if each not in needs),
             weights=weights,
             is_step=progress is not None,
+            node_class=self._node_class,
+            priority=self._identity.priority,
         )
         self._count += 1
         self._pinned.append(spec.id)

@@ -14,6 +14,8 @@ from comfyserverless.control.describing import now_ms
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.metering.book import UsageBook
 from comfyserverless.control.metering.limits import Admission
+from comfyserverless.control.metrics.metrics import Metrics
+from comfyserverless.control.metrics.state import Sight
 from comfyserverless.control.overview.overview import Overview
 from comfyserverless.control.records.base import RecordQuery
 from comfyserverless.control.records.opening import open_records
@@ -31,6 +33,7 @@ from comfyserverless.control.views import (
     SubmitResult,
     TenantUsage,
     WorkerView,
+    priority_of,
 )
 from comfyserverless.control.workers.pool import WorkerPool
 from comfyserverless.control.workers.processes import check_sizes
@@ -41,7 +44,7 @@ from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
 from comfyserverless.graph.plan import Plan
 from comfyserverless.graph.validation import validate
 from comfyserverless.nodes.registry import BUILTIN
-from comfyserverless.scheduling.state import SchedulingConfig
+from comfyserverless.scheduling.config import SchedulingConfig, policy_named
 
 log = logging.getLogger(__name__)
 
@@ -63,18 +66,21 @@ class Engine:
         store = RecordStore(backend)
         self._prompts = Prompts(store, opening)
         self._queue = self._prompts.queue
-        self._scratch = Scratch(shared_folder())
-        self.book = UsageBook(store, opening, self._queue.class_of, now_ms)
+        self.book = UsageBook(store, opening, now_ms)
         self._admission = Admission(tenants, self._queue, self.book, now_ms)
+        self._scratch = Scratch(shared_folder())
         scheduling = SchedulingConfig(
             slack_s=config.slack_s,
             max_attempts=config.max_attempts,
             checkpoint_steps=config.checkpoint_steps,
             overlap_callbacks=True,
             tenant_weights=Weights(tenants),
+            policy=policy_named(config.policy),
         )
         self._pool = WorkerPool(config.worker, scheduling, self._scratch, self._caches.let_go)
         self.overview = Overview(self._pool.dispatcher.state, self._pool.dispatcher.meter)
+        self.metrics = Metrics(tenants.names, self._pool.dispatcher.meter, self._queue.find, self._look)
+        self.subscribe(self.metrics.on_notice)
         self._pool.dispatcher.meter.listen(self.book.on_stay)
         self._runs = Runs(
             self._pool, self._caches, self._admission, self._prompts, self._services_of, self._notify
@@ -98,10 +104,10 @@ class Engine:
         """
         await self._runs.stop()
         await self._pool.stop()
-        await asyncio.to_thread(self._prompts.close)
-        self._scratch.close()
         self._admission.close()
         self.book.write()
+        await asyncio.to_thread(self._prompts.close)
+        self._scratch.close()
         self._remove_staged()
 
     def _remove_staged(self) -> None:
@@ -137,9 +143,9 @@ class Engine:
         holder = self._queue.holder(tenant, prompt_id)
         if holder is not None:
             return _refused_id(number, holder)
+        self.book.part(tenant, prompt_id)
         record = _record_of(request, prompt_id, number, validation.plan)
         accepted = self._prompts.accept(record, validation.plan, lambda: self._on_accepted(tenant))
-        self.book.part(tenant, prompt_id)
         await asyncio.wait({accepted})
         accepted.result()
         return SubmitResult(prompt_id, number, None, validation.node_errors)
@@ -243,6 +249,16 @@ class Engine:
         """List the worker slots with their latest figures."""
         return self._pool.views()
 
+    def obstacles(self) -> list[str]:
+        """Say why prompts cannot be taken, or run, now; nothing if they can."""
+        found = ["The server is stopping"] if self._runs.is_stopping else []
+        found += [] if self._pool.has_workers else ["No worker is ready"]
+        return found + ([] if self._prompts.can_write() else ["Prompts cannot be recorded"])
+
+    def _look(self) -> Sight:
+        state, is_ready = self._pool.dispatcher.state, not self.obstacles()
+        return Sight(self._queue, state, self.workers(), self.recovery(), is_ready, now_ms())
+
     # -- telling ----------------------------------------------------------------------------------
 
     def _dropped(self, count: int, tenant: TenantId) -> int:
@@ -291,4 +307,5 @@ def _record_of(request: SubmitRequest, prompt_id: PromptId, number: float, plan:
         targets=plan.targets,
         client_id=request.client_id,
         created_ms=created_ms,
+        priority=priority_of(request.extra_data),
     )

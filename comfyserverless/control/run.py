@@ -172,7 +172,8 @@ class Run:
             if first != node.id:
                 return
         hidden = HiddenInputs(self.plan.prompt, self.record.extra_data.get("extra_pnginfo"), node.id)
-        identity = RunIdentity(self._key, self.record.tenant, self._preview_method())
+        record = self.record
+        identity = RunIdentity(self._key, record.tenant, self._preview_method(), record.priority)
         context = NodeContext(
             self._services, identity, hidden, lambda step, preview: self._on_step(node.id, step, preview)
         )

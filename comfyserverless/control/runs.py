@@ -26,6 +26,7 @@ from comfyserverless.core.ids import PromptId, TenantId
 from comfyserverless.graph.plan import Plan
 from comfyserverless.graph.validation import validate
 from comfyserverless.nodes.registry import BUILTIN
+from comfyserverless.scheduling.open_runs import is_one_queue, most_running
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Runs:
         notify: Callable[[Notice], None],
     ) -> None:
         self._pool = pool
+        self._policy = pool.policy
         self._caches = caches
         self._admission = admission
         self._prompts = prompts
@@ -109,13 +111,18 @@ class Runs:
         """Start pending prompts while there is room for their tenant."""
         if self.is_stopping or self._is_waiting_for_workers:
             return
-        for tenant in self._prompts.queue.tenants():
-            room = self._admission.room(tenant, self._pool.slot_count, self.pump)
-            while len(self._prompts.queue.running(tenant)) < room:
-                taken = self._prompts.queue.take(tenant)
-                if taken is None:
-                    break
-                self._begin(*taken)
+        queue, in_one = self._prompts.queue, is_one_queue(self._policy)
+        while (tenant := next(filter(self._has_room, queue.waiting(by_arrival=in_one)), None)) is not None:
+            taken = queue.take(tenant)
+            assert taken is not None, "a tenant that waits has a pending prompt"
+            self._begin(*taken)
+
+    def _has_room(self, tenant: TenantId) -> bool:
+        """Tell whether the next prompt of a tenant may begin. Pre: one is pending."""
+        queue = self._prompts.queue
+        line = queue.line(tenant)
+        most = most_running(line, self._policy, self._pool.slot_count, queue.running_count())
+        return line.running < most and line.running < self._admission.room(tenant, most, self.pump)
 
     def _begin(self, record: RunRecord, plan: Plan | None) -> None:
         record.status = RunStatus.RUNNING

@@ -171,12 +171,28 @@ class QueueChanged:
 Notice = RunEvent | QueueChanged
 
 
+MOST_PRIORITY = 100
+"""Priorities of prompts go from -100 to this."""
+
+
+def priority_of(extra_data: Mapping[str, Any]) -> int:
+    """Read the priority of a prompt, 0 if it names none. Raises ValueError with what is allowed."""
+    value = extra_data.get("priority")
+    if value is None:
+        return 0
+    is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1
+    if not is_whole or abs(value) > MOST_PRIORITY:
+        raise ValueError(f"a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}, not {value!r}")
+    return int(value)
+
+
 @dataclass(slots=True)
 class RunRecord:
     """Everything that is kept of one accepted prompt; the engine owns and mutates it, readers only read.
 
     outputs: ui dicts by node id, of executed and replayed output nodes. messages: the lifecycle events that
-    history shows (RunStarted, NodesCached, then the final one). error: set when status is ERROR.
+    history shows (RunStarted, NodesCached, then the final one). error: set when status is ERROR. priority: the
+    higher, the earlier among the prompts of its tenant.
     """
 
     prompt_id: PromptId
@@ -195,6 +211,7 @@ class RunRecord:
         default_factory=list
     )
     current_node: NodeId | None = None
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +228,7 @@ class TenantUsage:
     pending: int
     running: int
     service_s: Mapping[str, float]
+    today_s: Mapping[str, float]
     waited_s: Mapping[str, float]
 
 
@@ -228,7 +246,6 @@ class RecoveryView:
     checkpoints: int
     checkpoint_bytes: int
     checkpoint_steps: int
-    today_s: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,9 +55,12 @@ class WorkerConfig:
 class EngineConfig:
     """What the control room needs to run.
 
-    slack_s: fairness slack (Delta of Algorithm 1) in seconds of service. cache: `classic`, `lru` or `none`.
-    history_limit: ended prompts kept per tenant; history_days: for how long, 0 means at any age. database: file
-    of the records, empty for the one in the user folder, `memory` to keep them only while the server runs.
+    slack_s: fairness slack (Delta of Algorithm 1) in seconds of service; policy: how it is chosen whose turn it
+    is, a name of scheduling.config. cache: `classic`, `lru` or `none`.
+    history_limit: ended prompts kept per tenant; history_days: for how long, 0 means at any age;
+    usage_days: for how many days it is known what was used on them, 0 means for ever. database: file
+    of the records, or address of a PostgreSQL database; empty for the file in the user folder, `memory` to keep
+    them only while the server runs.
     max_attempts: losses of its worker after which a call is given up. checkpoint_steps: steps between two
     copies of a sampler's state that outlive its worker; 0 for none, None to weigh their time. splits_guidance:
     the branches of classifier-free guidance are calls apart, which moves the last bits of pictures.
@@ -66,13 +69,15 @@ class EngineConfig:
     folders: Folders
     worker: WorkerConfig = field(default_factory=WorkerConfig)
     slack_s: float = 2.0
+    policy: str = "vtime"
     cache: str = "classic"
     cache_lru_entries: int = 0
     preview_method: str = "none"
     embeds_metadata: bool = True
     history_limit: int = 10_000
     history_days: float = 0.0
-    database: str = ""
+    usage_days: float = 400.0
+    database: str = field(default="", repr=False)  # an address may hold a password
     max_attempts: int = 2
     checkpoint_steps: int | None = None
     splits_guidance: bool = False
@@ -85,11 +90,11 @@ class ServerConfig:
     tenants_file: accounts as TOML; accounts: the accounts file that `comfyserverless tenant` writes, if the
     server shall use it. With neither there is one tenant and no login. allows_strangers: such a server may
     listen where other machines reach it. drain_s: how long running prompts may go on when the server ends.
+    has_users: people choose their settings and files by name (ComfyUI's multi-user mode, without accounts).
+    webhook_allow: hosts and networks that webhooks may reach although they are not public.
     """
 
     engine: EngineConfig
-    has_users: people choose their settings and files by name (ComfyUI's multi-user mode, without accounts).
-    webhook_allow: hosts and networks that webhooks may reach although they are not public.
     listen: tuple[str, ...] = ("127.0.0.1",)
     port: int = 8188
     cors_origin: str | None = None
@@ -99,6 +104,6 @@ class ServerConfig:
     tenants_file: Path | None = None
     accounts: Path | None = None
     allows_strangers: bool = False
-    drain_s: float = 5.0
     has_users: bool = False
     webhook_allow: tuple[str, ...] = ()
+    drain_s: float = 5.0

@@ -16,6 +16,14 @@ PolicyName = Literal["vtime", "fifo", "sjf", "round-robin", "request-count"]
 POLICY_NAMES: tuple[PolicyName, ...] = get_args(PolicyName)
 
 
+def policy_named(name: str) -> PolicyName:
+    """Return the policy of a name. Raises ConfigError naming those that there are."""
+    for policy in POLICY_NAMES:
+        if policy == name:
+            return policy
+    raise ConfigError(f"policy is {name!r}; allowed: {', '.join(POLICY_NAMES)}")
+
+
 @dataclass(frozen=True, slots=True)
 class SchedulingConfig:
     """Set the policy of one `SchedulingState`. Raises ConfigError for a value out of range.
@@ -45,8 +53,7 @@ class SchedulingConfig:
     policy: PolicyName = "vtime"
 
     def __post_init__(self) -> None:
-        if self.policy not in POLICY_NAMES:
-            raise ConfigError(f"policy is {self.policy!r}; allowed: {', '.join(POLICY_NAMES)}")
+        policy_named(self.policy)
         for name in ("slack_s", "default_cost_s", "default_load_s", "transfer_penalty_s"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(

@@ -17,7 +17,7 @@ class InvocationSpec:
     weights: keys of the model handles it runs on, for placement and load estimates; cost_key: what measured
     history is grouped by (function, weights, input size). is_step: it ends a step of a walk, and its result is
     all that the walk needs to go on from there. priority: of its run; of a tenant's ready invocations those
-    with the highest go first, and other tenants do not feel it.
+    with the highest go first, and other tenants do not feel it. node_class: of the node, for accounts of use.
     """
 
     id: InvocationId
@@ -32,6 +32,7 @@ class InvocationSpec:
     weights: tuple[str, ...] = ()
     is_step: bool = False
     priority: int = 0
+    node_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)

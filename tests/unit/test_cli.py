@@ -117,14 +117,31 @@ def test_records_lie_in_the_user_folder_unless_told_otherwise(
     assert made.engine.database == str(tmp_path / "here.db")
     assert (made.engine.history_limit, made.engine.history_days, made.drain_s) == (7, 1.5, 0)
     assert config("--database", "memory").engine.database == "memory"
-    with pytest.raises(ConfigError, match="--database postgresql://x: only files"):
-        config("--database", "postgresql://x")
+    with pytest.raises(ConfigError, match=r"--database mysql://\.\.\.: only files, `memory` and postgresql://"):
+        config("--database", "mysql://root:secret@h/d")
+
+
+@pytest.mark.parametrize("flags", [("--database", "{}"), ("--database={}",)])
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+def test_password_of_a_database_is_in_nothing_that_is_shown(flags: tuple[str, ...], scheme: str) -> None:
+    address = f"{scheme}://me:secret@host/records"
+    made = config(*(flag.format(address) for flag in flags))
+    assert made.engine.database == address
+    assert "secret" not in repr(made)
+    assert f"{scheme}://..." in " ".join(made.argv)
 
 
 @pytest.mark.parametrize(("flags", "steps"), [((), None), (("auto",), None), (("0",), 0), (("7",), 7)])
 def test_checkpoints_are_as_often_as_asked_for(flags: tuple[str, ...], steps: int | None) -> None:
     made = config(*(("--checkpoint-steps", *flags) if flags else ()))
     assert made.engine.checkpoint_steps == steps
+
+
+def test_sharing_is_by_vtime_with_some_slack_unless_told_otherwise() -> None:
+    made = config().engine
+    assert (made.policy, made.slack_s) == ("vtime", 2.0)
+    made = config("--policy", "round-robin", "--slack", "0.25").engine
+    assert (made.policy, made.slack_s) == ("round-robin", 0.25)
 
 
 def test_problem_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,6 +176,9 @@ def test_problem_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str
         (["--device-memory", "8"], "'8' is no size; write it like 512M or 2G"),
         (["--host-memory", "some"], "--host-memory"),
         (["--resident", "all"], "--resident"),
+        (["--slack", "-1"], "-1 is less than 0, or not finite"),
+        (["--slack", "nan"], "--slack"),
+        (["--policy", "lottery"], "'vtime', 'fifo', 'sjf', 'round-robin', 'request-count'"),
     ],
 )
 def test_wrong_flag_ends_the_start_and_is_named(

@@ -15,11 +15,12 @@ from comfyserverless.control.describing import now_ms
 from comfyserverless.control.records import changes
 from comfyserverless.control.records.base import NamedSaves, Opening, RecordQuery
 from comfyserverless.control.records.ending import MOST_CRASHES, end_as_failed, end_as_interrupted
+from comfyserverless.control.records.packed import PackedJson
 from comfyserverless.control.records.queue import PromptQueue
 from comfyserverless.control.records.saves import RunPublisher, complete_saves
 from comfyserverless.control.records.store import RecordStore
 from comfyserverless.control.saving import Publisher
-from comfyserverless.control.views import RunRecord
+from comfyserverless.control.views import RunRecord, priority_of
 from comfyserverless.core.errors import CapacityError
 from comfyserverless.core.ids import PromptId, TenantId
 from comfyserverless.graph.plan import Plan
@@ -57,6 +58,7 @@ class Prompts:
                 self._store.note(changes.Ended(record))
                 continue
             record.started_ms = None
+            record.priority = _priority_of(record)
             self._restored.add((record.tenant, record.prompt_id))
             if saves:
                 self._saves[record.tenant, record.prompt_id] = saves
@@ -68,6 +70,10 @@ class Prompts:
     def has_restored(self) -> bool:
         """Tell whether prompts of the last server have not begun yet."""
         return bool(self._restored)
+
+    def can_write(self) -> bool:
+        """Tell whether prompts can be recorded, as far as is known."""
+        return self._store.can_write()
 
     def next_number(self, tenant: TenantId, *, front: bool) -> float:
         """Count a prompt, and return its place: ever larger, or ever smaller for those in front."""
@@ -196,3 +202,13 @@ class Prompts:
         self.queue.end(record)
         self._saves.pop((record.tenant, record.prompt_id), None)
         self._stopped.discard((record.tenant, record.prompt_id))
+
+
+def _priority_of(record: RunRecord) -> int:
+    """Read the priority that a stored prompt was accepted with; one that cannot be read is as good as none."""
+    extra_data = record.extra_data
+    if isinstance(extra_data, PackedJson) and b'"priority"' not in extra_data.text:
+        return 0  # thousands may wait: only those are parsed that may name one
+    with contextlib.suppress(ValueError):
+        return priority_of(extra_data)
+    return 0

@@ -1,20 +1,22 @@
 """Hold the prompts of all tenants that are not over: being accepted, pending in order of number, running.
 
-A record is in exactly one of the three places. Numbers are ComfyUI's: lower runs first, ties by arrival.
+A record is in exactly one of the three places. Higher priority runs first, then, as in ComfyUI, the lower
+number, then what arrived first.
 """
 
 from __future__ import annotations
 
 import bisect
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from comfyserverless.control.views import RunRecord
-from comfyserverless.core.ids import NodeId, PromptId, TenantId
+from comfyserverless.core.ids import PromptId, TenantId
 from comfyserverless.graph.plan import Plan
+from comfyserverless.scheduling.open_runs import Line
 
-_Order = tuple[float, int]
+_Order = tuple[int, float, int]
 _PLANS_KEPT = 64
 """So many pending prompts of a tenant keep their plan; the plans of the others are made again when they run."""
 
@@ -47,6 +49,23 @@ class PromptQueue:
         """List the tenants that have ever sent a prompt, in order of arrival."""
         return list(self._tenants)
 
+    def waiting(self, *, by_arrival: bool) -> Iterator[TenantId]:
+        """List the tenants with a pending prompt; if it is asked, in order of the arrival of their next one."""
+        waiting = [name for name, tenant in self._tenants.items() if tenant.orders]
+        if by_arrival:
+            waiting.sort(key=lambda name: self._tenants[name].orders[0][-1])
+        return iter(waiting)
+
+    def running_count(self) -> int:
+        """Count the running prompts of all tenants."""
+        return sum(len(tenant.running) for tenant in self._tenants.values())
+
+    def line(self, tenant_id: TenantId) -> Line:
+        """Describe what a tenant has running, and its next prompt. Pre: one is pending."""
+        tenant = self._tenants[tenant_id]
+        highest = max((record.priority for record in tenant.running.values()), default=None)
+        return Line(len(tenant.running), -tenant.orders[0][0], highest)
+
     def reserve(self, record: RunRecord) -> None:
         """Take a prompt's id and place in the limits, before it is accepted for good."""
         self._tenants.setdefault(record.tenant, _Tenant()).accepting[record.prompt_id] = record
@@ -59,7 +78,7 @@ class PromptQueue:
         """Put a new prompt, reserved or not, among the pending ones. plan: None if it is to be made later."""
         tenant = self._tenants.setdefault(record.tenant, _Tenant())
         tenant.accepting.pop(record.prompt_id, None)
-        order = (record.number, next(self._arrivals))
+        order = (-record.priority, record.number, next(self._arrivals))
         bisect.insort(tenant.orders, order)
         tenant.waiting[order] = _Waiting(record, plan if len(tenant.orders) <= _PLANS_KEPT else None)
         tenant.order_of[record.prompt_id] = order
@@ -127,9 +146,3 @@ class PromptQueue:
         tenant = self._tenants.get(tenant_id)
         reserved = None if tenant is None else tenant.accepting.get(prompt_id)
         return reserved or self.find(tenant_id, prompt_id)
-    def class_of(self, tenant_id: TenantId, prompt_id: PromptId, node: NodeId) -> str:
-        """Return the class of a node of a pending or running prompt; empty if it is not known."""
-        record = self.find(tenant_id, prompt_id)
-        entry = None if record is None else record.prompt.get(node)
-        return str(entry.get("class_type", "")) if isinstance(entry, Mapping) else ""
-

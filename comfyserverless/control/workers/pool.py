@@ -49,6 +49,7 @@ class WorkerPool:
         let_go: Callable[[WorkerId], bool],
     ) -> None:
         self._socket = scratch.folder / "link.sock"
+        self.policy = scheduling.policy
         self._links = LinkServer(self)
         budget_bytes = checkpoint_share_bytes(host_memory_bytes(), free_bytes(shared_folder()))
         recovery = Recovery(CheckpointFiles(scratch.folder, budget_bytes))
@@ -66,6 +67,11 @@ class WorkerPool:
     def slot_count(self) -> int:
         """Return how many workers there are meant to be."""
         return len(self._processes.slots)
+
+    @property
+    def has_workers(self) -> bool:
+        """Tell whether some worker takes work now."""
+        return bool(self._joined)
 
     async def start(self) -> None:
         """Listen for links and begin to start workers."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
-from comfyserverless.control.views import SubmitRequest
+from comfyserverless.control.views import SubmitRequest, priority_of
 from comfyserverless.core.ids import PromptId
 from comfyserverless.nodes.registry import BUILTIN
 from comfyserverless.server.access import identity_of
@@ -79,6 +79,10 @@ def _submit_request(request: web.Request, body: Mapping[str, Any], prompt_id: st
     if not isinstance((extra_data or {}).get("extra_pnginfo") or {}, dict):
         raise BodyError("`extra_data.extra_pnginfo` must be an object")
     kept = {key: value for key, value in (extra_data or {}).items() if key not in _SECRETS}
+    try:
+        priority_of(kept)
+    except ValueError as exc:
+        raise BodyError(f"`extra_data.priority` must be {exc}") from exc
     if client_id is not None:
         kept["client_id"] = client_id
     return SubmitRequest(

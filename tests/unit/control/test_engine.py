@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -49,20 +49,28 @@ async def engine(tmp_path: Path, source: FixedAccounts) -> AsyncIterator[Engine]
         await made.stop()
 
 
-async def send(engine: Engine, tenant: TenantId, prompt_id: str | None = None) -> SubmitResult:
-    result = await engine.submit(SubmitRequest(SAVE, tenant, prompt_id=prompt_id and PromptId(prompt_id)))
+async def send(
+    engine: Engine, tenant: TenantId, prompt_id: str | None = None, **extra_data: Any
+) -> SubmitResult:
+    given = prompt_id and PromptId(prompt_id)
+    result = await engine.submit(SubmitRequest(SAVE, tenant, prompt_id=given, extra_data=extra_data))
     for _ in range(3):
         await asyncio.sleep(0)
     return result
 
 
-async def idle(engine: Engine, tenant: TenantId) -> None:
-    """Let the event loop turn until a tenant has nothing waiting or running."""
+async def turn_until(condition: Callable[[], bool]) -> None:
+    """Let the event loop turn until something holds."""
     async with asyncio.timeout(5):
         while True:
-            if not engine.remaining(tenant):
+            if condition():
                 return
             await asyncio.sleep(0)
+
+
+async def idle(engine: Engine, tenant: TenantId) -> None:
+    """Let the event loop turn until a tenant has nothing waiting or running."""
+    await turn_until(lambda: not engine.remaining(tenant))
 
 
 async def test_tenant_runs_no_more_prompts_than_it_may_and_others_are_not_held_up(
@@ -75,6 +83,47 @@ async def test_tenant_runs_no_more_prompts_than_it_may_and_others_are_not_held_u
     assert (len(engine.running(BOB)), len(engine.pending(BOB))) == (3, 1)
     usage = engine.usage(ALICE)
     assert (usage.running, usage.pending, usage.service_s) == (2, 2, {"gpu": 0.0, "cpu": 0.0})
+
+
+async def test_more_urgent_prompt_begins_beside_what_runs_and_goes_first_among_what_waits(
+    engine: Engine,
+) -> None:
+    sent = [(await send(engine, ALICE, priority=priority)).prompt_id for priority in (0, 0, 0, 0, 4, 4, 9)]
+    assert [record.prompt_id for record in engine.running(ALICE)] == [
+        sent[0],
+        sent[1],
+        sent[2],
+        sent[4],
+        sent[6],
+    ]
+    assert [record.prompt_id for record in engine.pending(ALICE)] == [sent[5], sent[3]]
+
+
+async def test_urgent_prompts_keep_the_limit_and_their_priority_over_a_restart(
+    engine: Engine, source: FixedAccounts
+) -> None:
+    source.change(Account(ALICE, limits=Limits(max_running=1)), Account(BOB))
+    sent = [(await send(engine, ALICE, priority=priority)).prompt_id for priority in (0, 0, 5)]
+    assert [record.prompt_id for record in engine.running(ALICE)] == sent[:1]
+    await engine.stop()
+    again = Engine(engine._config, engine._tenants)
+    assert [record.prompt_id for record in again.pending(ALICE)] == [sent[2], sent[0], sent[1]]
+    await again.stop()
+
+
+async def test_with_one_queue_prompts_of_all_begin_in_order_of_arrival(engine: Engine) -> None:
+    await engine.stop()
+    config = replace(engine._config, policy="fifo", database="memory")
+    single = Engine(config, engine._tenants)
+    for tenant in (ALICE, ALICE, BOB, BOB, ALICE):
+        await send(single, tenant)
+    assert (len(single.running(ALICE)), len(single.running(BOB))) == (2, 1)
+    assert single.interrupt(None, BOB)
+    await turn_until(lambda: len(single.running(BOB)) == 1 and not single.pending(BOB))
+    assert single.interrupt(None, BOB)
+    await turn_until(lambda: not single.remaining(BOB))
+    assert len(single.running(ALICE)) == 3
+    await single.stop()
 
 
 async def test_full_queue_refuses_for_now_and_leaves_no_record(engine: Engine, source: FixedAccounts) -> None:

@@ -46,6 +46,24 @@ async def test_all_fields_reach_the_engine_without_secrets(client: Client, engin
         assert "s1" not in await (await client.get(path)).text()
 
 
+@pytest.mark.parametrize("priority", [None, 0, -100, 100, 3.0])
+async def test_priority_that_can_be_is_taken(
+    client: Client, engine: FakeEngine, priority: float | None
+) -> None:
+    await submit(client, extra_data={"priority": priority})
+    assert engine.requests[0].extra_data == {"priority": priority}
+
+
+@pytest.mark.parametrize("priority", ["high", True, 1.5, 101, -101, [1]])
+async def test_priority_that_cannot_be_is_refused_with_what_can(client: Client, priority: Any) -> None:
+    body = {"prompt": GRAPH, "extra_data": {"priority": priority}}
+    answer = await client.post("/prompt", json=body)
+    assert answer.status == 400
+    assert f"`extra_data.priority` must be a whole number from -100 to 100, not {priority!r}" in str(
+        await answer.json()
+    )
+
+
 async def test_empty_target_list_is_not_all(client: Client, engine: FakeEngine) -> None:
     await submit(client, partial_execution_targets=[])
     await submit(client, partial_execution_targets=None)

@@ -6,12 +6,13 @@ from comfyserverless.control.records.queue import PromptQueue
 from comfyserverless.control.views import RunRecord
 from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
 from comfyserverless.graph.plan import Plan
+from comfyserverless.scheduling.open_runs import Line
 
 PLAN = Plan({}, (), {})
 
 
-def record(name: str, number: float = 0, tenant: TenantId = DEFAULT_TENANT) -> RunRecord:
-    return RunRecord(PromptId(name), tenant, number, {}, {}, (), None, 0)
+def record(name: str, number: float = 0, tenant: TenantId = DEFAULT_TENANT, *, priority: int = 0) -> RunRecord:
+    return RunRecord(PromptId(name), tenant, number, {}, {}, (), None, 0, priority=priority)
 
 
 def ids(records: list[RunRecord]) -> list[str]:
@@ -27,6 +28,34 @@ def test_lower_numbers_run_first_and_ties_by_arrival() -> None:
     assert taken is not None
     assert taken[0].prompt_id == "d"
     assert queue.remaining(DEFAULT_TENANT) == 4
+
+
+def test_higher_priority_runs_first_whatever_the_number() -> None:
+    queue = PromptQueue()
+    for name, number, priority in (("a", -5, 0), ("b", 0, 3), ("c", -9, -1), ("d", -1, 3)):
+        queue.add(record(name, number, priority=priority), PLAN)
+    assert ids(queue.pending(DEFAULT_TENANT)) == ["d", "b", "a", "c"]
+
+
+def test_line_tells_what_runs_and_what_comes_next() -> None:
+    queue = PromptQueue()
+    queue.add(record("a"), PLAN)
+    assert queue.line(DEFAULT_TENANT) == Line(0, 0, None)
+    queue.take(DEFAULT_TENANT)
+    queue.add(record("b", priority=2), PLAN)
+    assert queue.line(DEFAULT_TENANT) == Line(1, 2, 0)
+
+
+def test_tenants_that_wait_are_listed_as_they_first_came_or_as_their_next_prompt_did() -> None:
+    queue = PromptQueue()
+    one, other, third = (TenantId(name) for name in ("one", "other", "third"))
+    for name, tenant in (("a", one), ("b", other), ("c", one), ("d", third)):
+        queue.add(record(name, tenant=tenant), PLAN)
+    for tenant in (one, third):
+        queue.take(tenant)
+    assert list(queue.waiting(by_arrival=False)) == [one, other]
+    assert list(queue.waiting(by_arrival=True)) == [other, one]
+    assert queue.running_count() == 2
 
 
 def test_record_is_found_wherever_it_is() -> None:
