@@ -1,8 +1,9 @@
 """Keep the websockets of the page: who listens, what waits to be sent, and what a slow client loses.
 
-Every socket has one queue, so its messages leave in the order of emission. The queue is bounded: beyond the
-soft limit waiting previews and progress are dropped (later ones repeat them), beyond the hard limit the
-socket is closed, and the page reconnects and reads the state again.
+Every socket has one queue, so its messages leave in the order of emission, and one writer, so a slow client
+holds up nobody else. The queue is bounded: beyond the soft limit waiting previews are dropped, and if that is
+not enough progress too (later messages repeat it); beyond the hard limit the socket is closed, and the page
+reconnects. Who reconnects is told where its prompts are, and what it missed of those that ended meanwhile.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import logging
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,8 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from comfyserverless.control.views import Notice
 from comfyserverless.core.ids import TenantId
+from comfyserverless.server.reconnects.missed import Entry, Frame, Missed
+from comfyserverless.server.reconnects.resuming import Standing, so_far
 from comfyserverless.server.wire import Outgoing, Support, Translator, status_data, text_frame
 
 _log = logging.getLogger(__name__)
@@ -29,45 +32,49 @@ SOFT_LIMIT_BYTES = 4 << 20
 HARD_LIMIT_BYTES = 32 << 20
 HARD_LIMIT_FRAMES = 20_000
 
-Frame = str | bytes
-
 
 @dataclass(slots=True)
 class Backlog:
     """Frames that wait for one socket, oldest first.
 
-    The page needs every other frame; droppable ones only inform and are repeated by later ones.
+    The page needs every other frame; droppable ones only inform and are repeated by later ones. Of those,
+    pictures (binary frames) go first: they are the largest and the least.
     """
 
     soft_limit_bytes: int = SOFT_LIMIT_BYTES
     hard_limit_bytes: int = HARD_LIMIT_BYTES
-    frames: deque[tuple[Frame, bool]] = field(default_factory=deque)
+    entries: deque[Entry] = field(default_factory=deque)
     waiting_bytes: int = 0
     droppable_frames: int = 0
 
-    def push(self, frame: Frame, *, is_droppable: bool) -> bool:
+    def push(self, entry: Entry) -> bool:
         """Append a frame, dropping what may be dropped when much waits; False if the limit is passed."""
         if self.waiting_bytes > self.soft_limit_bytes:
             self._drop()
-            if is_droppable and self.waiting_bytes > self.soft_limit_bytes:
+            if entry.is_droppable and self.waiting_bytes > self.soft_limit_bytes:
                 return True
-        self.frames.append((frame, is_droppable))
-        self.waiting_bytes += len(frame)
-        self.droppable_frames += is_droppable
-        return self.waiting_bytes <= self.hard_limit_bytes and len(self.frames) <= HARD_LIMIT_FRAMES
+        self.entries.append(entry)
+        self.waiting_bytes += len(entry.frame)
+        self.droppable_frames += entry.is_droppable
+        return self.waiting_bytes <= self.hard_limit_bytes and len(self.entries) <= HARD_LIMIT_FRAMES
 
     def pop(self) -> Frame:
         """Remove the oldest frame."""
-        frame, is_droppable = self.frames.popleft()
-        self.waiting_bytes -= len(frame)
-        self.droppable_frames -= is_droppable
-        return frame
+        entry = self.entries.popleft()
+        self.waiting_bytes -= len(entry.frame)
+        self.droppable_frames -= entry.is_droppable
+        return entry.frame
 
     def _drop(self) -> None:
         if self.droppable_frames:
-            self.frames = deque(entry for entry in self.frames if not entry[1])
-            self.waiting_bytes = sum(len(frame) for frame, _ in self.frames)
-            self.droppable_frames = 0
+            self._retain(lambda entry: not (entry.is_droppable and isinstance(entry.frame, bytes)))
+        if self.droppable_frames and self.waiting_bytes > self.soft_limit_bytes:
+            self._retain(lambda entry: not entry.is_droppable)
+
+    def _retain(self, is_needed: Callable[[Entry], bool]) -> None:
+        self.entries = deque(filter(is_needed, self.entries))
+        self.waiting_bytes = sum(len(entry.frame) for entry in self.entries)
+        self.droppable_frames = sum(entry.is_droppable for entry in self.entries)
 
 
 class Socket:
@@ -91,16 +98,23 @@ class Socket:
             return True
         return bool(self.flags.get("supports_preview_metadata")) == (support is Support.METADATA)
 
-    def push(self, frame: Frame, *, is_droppable: bool = False) -> None:
+    def push(self, entry: Entry) -> None:
         """Queue a frame; a client that does not read is cut off instead of filling memory."""
         if self._is_overrun:
             return
-        if not self._backlog.push(frame, is_droppable=is_droppable):
+        if not self._backlog.push(entry):
             _log.warning("Closing a websocket that does not read its messages (client %s)", self.sid)
             self._is_overrun = True
-            self._backlog = Backlog()
             self.abort()
         self._wakeup.set()
+
+    def tell(self, kind: str, data: Mapping[str, Any], *, is_droppable: bool = False) -> None:
+        """Queue one text message for this socket alone."""
+        self.push(Entry(text_frame(kind, data), is_droppable))
+
+    def unsent(self) -> Sequence[Entry]:
+        """Return what waits to be sent."""
+        return self._backlog.entries
 
     def abort(self) -> None:
         """Cut the connection at once: the writer may be waiting for a peer that never reads."""
@@ -112,7 +126,7 @@ class Socket:
         while not self._is_overrun:
             await self._wakeup.wait()
             self._wakeup.clear()
-            while self._backlog.frames and not self._is_overrun:
+            while self._backlog.entries and not self._is_overrun:
                 frame = self._backlog.pop()
                 if isinstance(frame, str):
                     await self.connection.send_str(frame)
@@ -132,6 +146,7 @@ class SocketHub:
         self._writers: dict[Socket, asyncio.Task[None]] = {}
         #: keys of `_by_id` that get console lines -> the tenant whose lines alone they get, None for all.
         self._log_readers: dict[tuple[TenantId, str], TenantId | None] = {}
+        self._missed = Missed()
 
     def on_notice(self, notice: Notice) -> None:
         """Send what a notice causes; listener of the engine."""
@@ -141,17 +156,21 @@ class SocketHub:
 
     def send(self, message: Outgoing) -> None:
         """Send one message to whom it is for; it is encoded once, and only if somebody listens."""
-        frame: Frame | None = None
+        entry: Entry | None = None
         for socket in self._audience(message):
-            if frame is None:
-                frame = message.frame()
-            socket.push(frame, is_droppable=message.is_droppable)
+            if entry is None:
+                entry = _entry(message)
+            socket.push(entry)
+        if entry is None and message.client_id is not None and message.is_lasting:
+            absent = (message.tenant, message.client_id)
+            if self._missed.is_away(absent):
+                self._missed.keep(absent, _entry(message))
 
     def send_log(self, data: Mapping[str, Any], about: TenantId | None = None) -> None:
         """Send console lines to the pages that asked for them and may see lines about this tenant."""
         for reader, only in self._log_readers.items():
             if only is None or only == about:
-                self._by_id[reader].push(text_frame("logs", data), is_droppable=True)
+                self._by_id[reader].tell("logs", data, is_droppable=True)
 
     def set_log_reader(
         self, tenant: TenantId, sid: str, *, is_enabled: bool, only: TenantId | None = None
@@ -162,6 +181,11 @@ class SocketHub:
         else:
             self._log_readers.pop((tenant, sid), None)
 
+    @property
+    def count(self) -> int:
+        """Return how many sockets are open."""
+        return len(self._writers)
+
     def tenants(self) -> set[TenantId]:
         """Return the tenants with an open socket."""
         return {socket.tenant for socket in self._writers}
@@ -171,22 +195,17 @@ class SocketHub:
         for socket in list(self._writers):
             if socket.tenant == tenant:
                 socket.abort()
+        self._missed.forget(tenant)
 
     async def serve(
-        self, request: web.Request, tenant: TenantId, look_up: Callable[[str], tuple[int, str | None]]
+        self, request: web.Request, tenant: TenantId, look_up: Callable[[str], Standing]
     ) -> web.WebSocketResponse:
-        """Run one websocket until it closes.
-
-        look_up: given the client id, return (queue length, the node that runs now for this client or None).
-        """
+        """Run one websocket until it closes. look_up: tell where the prompts of a client id are now."""
         connection = web.WebSocketResponse()
         await connection.prepare(request)
         sid = request.query.get("clientId") or uuid.uuid4().hex
         socket = Socket(sid, tenant, request, connection)
-        remaining, node = look_up(sid)
-        socket.push(text_frame("status", {**status_data(remaining), "sid": sid}))
-        if node is not None:
-            socket.push(text_frame("executing", {"node": node}))
+        self._bring_up_to_date(socket, look_up(sid))
         self._by_id[tenant, sid] = socket
         self._writers[socket] = asyncio.ensure_future(self._write(socket))
         try:
@@ -201,6 +220,23 @@ class SocketHub:
         sockets = list(self._writers)
         closing = (socket.connection.close(code=WSCloseCode.GOING_AWAY) for socket in sockets)
         await asyncio.gather(*closing, return_exceptions=True)
+
+    def _bring_up_to_date(self, socket: Socket, standing: Standing) -> None:
+        """Send the queue, the node that runs, and what a client that comes back needs on top of ComfyUI's two.
+
+        What it missed of ended prompts comes before where the running ones are: the end of one clears the page.
+        """
+        socket.tell("status", {**status_data(standing.remaining), "sid": socket.sid})
+        if standing.node is not None:
+            socket.tell("executing", {"node": standing.node})
+        running = {record.prompt_id for record in standing.running}
+        for entry in self._missed.take((socket.tenant, socket.sid)):
+            if entry.run not in running:
+                socket.push(entry)
+        for record in standing.running:
+            progress = self._translator.progress_of(record.tenant, record.prompt_id)
+            for kind, data in so_far(record, progress):
+                socket.tell(kind, data)
 
     def _audience(self, message: Outgoing) -> list[Socket]:
         if message.client_id is not None:
@@ -247,10 +283,16 @@ class SocketHub:
             return
         flags = message.get("data")
         socket.flags = flags if isinstance(flags, dict) else {}
-        socket.push(text_frame("feature_flags", self.features))
+        socket.tell("feature_flags", self.features)
 
     def _remove(self, socket: Socket) -> None:
         self._writers.pop(socket).cancel()
         if self._by_id.get((socket.tenant, socket.sid)) is socket:
             del self._by_id[socket.tenant, socket.sid]
             self._log_readers.pop((socket.tenant, socket.sid), None)
+            self._missed.leave((socket.tenant, socket.sid), socket.unsent())
+
+
+def _entry(message: Outgoing) -> Entry:
+    run = message.run if message.client_id is not None and message.is_lasting else None
+    return Entry(message.frame(), message.is_droppable, run)

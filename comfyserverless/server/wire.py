@@ -68,6 +68,18 @@ class Outgoing:
     support: Support = Support.ANY
     is_droppable: bool = False
 
+    @property
+    def run(self) -> PromptId | None:
+        """Return the prompt that a message is about."""
+        run: PromptId | None = self.data.get("prompt_id")
+        return run
+
+    @property
+    def is_lasting(self) -> bool:
+        """Tell whether a client needs it however late it comes: not where a run was at some time."""
+        is_passing = self.type == "executing" and self.data.get("node") is not None
+        return not self.is_droppable and not is_passing and self.run is not None
+
     def frame(self) -> str | bytes:
         """Encode for the socket: text, or binary for previews."""
         if self.type == "preview":
@@ -167,6 +179,11 @@ class Translator:
     def has_held(self) -> bool:
         """Tell whether `flush` has something to send."""
         return bool(self._held)
+
+    def progress_of(self, tenant: TenantId, run: PromptId) -> tuple[str, dict[str, Any]] | None:
+        """Return the `progress_state` of a running prompt as of now; None if no node of it has started."""
+        nodes = self._nodes.get((tenant, run))
+        return None if nodes is None else ("progress_state", {"prompt_id": run, "nodes": dict(nodes)})
 
     def _release(self, event: RunEvent) -> list[Outgoing]:
         held = self._held.pop(_key(event), None)

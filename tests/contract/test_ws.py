@@ -195,11 +195,15 @@ async def test_client_that_reconnects_mid_run_learns_the_node_and_gets_old_previ
         while (await next_message(first.socket)).get("type") != "progress":
             pass
     async with Client(server.url, "again") as second:
-        messages = [await next_message(second.socket) for _ in range(8)]
+        messages = [await next_message(second.socket) for _ in range(14)]
         await second.post("/interrupt", {})
         await listen(second)
     assert messages[0]["data"]["sid"] == "again"
     assert messages[1] == {"type": "executing", "data": {"node": "3"}}
+    kinds = [message.get("type") for message in messages[2:6]]
+    assert kinds == ["execution_start", "execution_cached", "progress_state", "executing"]
+    assert messages[4]["data"]["nodes"]["3"]["state"] == "running"
+    assert messages[5]["data"]["node"] == "3"
     frames = [message["_head"][:4] for message in messages if "_binary" in message]
     assert frames
     assert set(frames) == {struct.pack(">I", 1)}

@@ -22,6 +22,7 @@ from comfyserverless.server.access import identity_of
 from comfyserverless.server.bodies import json_response, read_object
 from comfyserverless.server.content.installed import TEMPLATES_DISTRIBUTIONS
 from comfyserverless.server.keys import CONFIG, ENGINE, HUB, LOGS, files_of, tenant_of
+from comfyserverless.server.reconnects.resuming import Standing
 
 COMPATIBLE_VERSION = "0.8.0"
 """The ComfyUI release whose behaviour this server was compared with."""
@@ -161,9 +162,9 @@ async def open_socket(request: web.Request) -> web.WebSocketResponse:
     """Run a page's websocket."""
     engine, tenant = request.app[ENGINE], tenant_of(request)
 
-    def look_up(sid: str) -> tuple[int, str | None]:
-        nodes = [record.current_node for record in engine.running(tenant) if record.client_id == sid]
-        return engine.remaining(tenant), next((node for node in reversed(nodes) if node is not None), None)
+    def look_up(sid: str) -> Standing:
+        own = [record for record in engine.running(tenant) if record.client_id == sid]
+        return Standing(engine.remaining(tenant), own)
 
     return await request.app[HUB].serve(request, tenant, look_up)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,8 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from comfyserverless.control.views import (
+    NodeExecuted,
+    NodeFinished,
     NodePreview,
     NodeProgress,
+    NodesCached,
     NodeStarted,
     QueueChanged,
     RunEnded,
@@ -25,10 +29,12 @@ from comfyserverless.control.views import (
     RunRecord,
     RunStarted,
     RunStatus,
+    RunSucceeded,
 )
 from comfyserverless.core.ids import DEFAULT_TENANT, NodeId, PromptId, TenantId
 from comfyserverless.server import sockets
 from comfyserverless.server.keys import HUB
+from comfyserverless.server.reconnects.missed import Entry, Frame
 from comfyserverless.server.sockets import Backlog
 from tests.support.fake_engine import FakeEngine
 
@@ -155,6 +161,116 @@ async def test_reconnecting_client_learns_the_running_node(client: Client, engin
     assert await types_until(stranger, "status") == ["status"]
 
 
+def running_record(client_id: str = "me") -> RunRecord:
+    record = RunRecord(RUN, DEFAULT_TENANT, 0, {}, {}, (), client_id, 1, status=RunStatus.RUNNING)
+    started = RunStarted(*common(client_id), 5)
+    cached = NodesCached(*common(client_id), (NodeId("1"),), 6)
+    record.messages = [started, cached]
+    record.outputs = {NodeId("1"): {"images": [{"filename": "a.png", "subfolder": "", "type": "temp"}]}}
+    record.current_node = NodeId("3")
+    return record
+
+
+@pytest.mark.parametrize("heard_until", [None, "execution_start", "executing", "progress"])
+async def test_client_that_comes_back_learns_all_of_its_running_prompt(
+    client: Client, engine: FakeEngine, heard_until: str | None
+) -> None:
+    record = running_record()
+    happenings = [
+        *record.messages,
+        NodeStarted(*common("me"), NodeId("3")),
+        NodeProgress(*common("me"), NodeId("3"), 2, 4),
+    ]
+    first = await connect(client, "me")
+    if heard_until is None:
+        await first.close()
+        await until(lambda: not client.app[HUB].tenants())
+    engine.emit(*happenings)
+    if heard_until is not None:
+        await types_until(first, heard_until)
+        await first.close()
+    engine.records[RUN] = record
+    back = await connect(client, "me")
+    assert await receive(back) == {"type": "executing", "data": {"node": "3"}}
+    place = {"node": "3", "display_node": "3", "prompt_id": RUN}
+    assert await receive(back) == {"type": "execution_start", "data": {"prompt_id": RUN, "timestamp": 5}}
+    assert (await receive(back))["data"]["nodes"] == ["1"]
+    shown = await receive(back)
+    assert (shown["type"], shown["data"]["node"]) == ("executed", "1")
+    assert shown["data"]["output"] == record.outputs[NodeId("1")]
+    progress = (await receive(back))["data"]["nodes"]["3"]
+    assert (progress["value"], progress["max"], progress["state"]) == (2, 4, "running")
+    assert await receive(back) == {"type": "executing", "data": place}
+    engine.emit(NodeFinished(*common("me"), NodeId("3")), QueueChanged(DEFAULT_TENANT, 1))
+    assert await types_until(back, "status") == ["progress_state", "status"]
+
+
+async def test_client_that_comes_back_at_the_very_end_of_a_run_learns_how_it_ended(
+    client: Client, engine: FakeEngine
+) -> None:
+    record = running_record()
+    record.messages.append(RunSucceeded(*common("me"), 9))
+    record.ended_ms = 9
+    engine.records[RUN] = record
+    back = await connect(client, "me")
+    assert (await types_until(back, "execution_success"))[-2:] == ["executed", "execution_success"]
+    engine.emit(RunEnded(*common("me")))
+    assert (await receive(back))["data"] == {"node": None, "prompt_id": RUN}
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():  # noqa: ASYNC110  (nothing tells when a socket was removed)
+            await asyncio.sleep(0)
+
+
+async def test_end_that_came_while_the_client_was_away_is_told_once(client: Client, engine: FakeEngine) -> None:
+    first = await connect(client, "me")
+    engine.emit(RunStarted(*common("me"), 1), NodeStarted(*common("me"), NodeId("3")))
+    await types_until(first, "executing")
+    await first.close()
+    await until(lambda: not client.app[HUB].tenants())
+    ui = {"images": []}
+    engine.emit(
+        NodeProgress(*common("me"), NodeId("3"), 1, 2),
+        NodePreview(*common("me"), NodeId("3"), JPEG),
+        NodeExecuted(*common("me"), NodeId("3"), ui),
+        NodeStarted(*common("me"), NodeId("4")),
+        RunSucceeded(*common("me"), 9),
+        QueueChanged(DEFAULT_TENANT, 0),
+        RunEnded(*common("me")),
+    )
+    stranger = await connect(client, "other")
+    back = await connect(client, "me")
+    messages = [await receive(back) for _ in range(3)]
+    assert [message["type"] for message in messages] == ["executed", "execution_success", "executing"]
+    assert messages[-1]["data"] == {"node": None, "prompt_id": RUN}
+    await back.close()
+    again = await connect(client, "me")
+    engine.emit(QueueChanged(DEFAULT_TENANT, 1))
+    for socket in (again, stranger):
+        assert await types_until(socket, "status") == ["status"]
+
+
+async def test_new_page_is_told_of_no_run(client: Client, engine: FakeEngine) -> None:
+    engine.records[RUN] = running_record("somebody")
+    for sid in ("", "me"):
+        socket = await connect(client, sid)
+        engine.emit(QueueChanged(DEFAULT_TENANT, 1))
+        assert await types_until(socket, "status") == ["status"]
+        await socket.close()
+
+
+async def test_slow_client_holds_up_nobody(client: Client, engine: FakeEngine) -> None:
+    slow, quick = await connect(client, "me"), await connect(client, "other")
+    big = {"text": ["x" * 200_000]}
+    for _ in range(40):
+        engine.emit(NodeExecuted(*common("me"), NodeId("3"), big))
+    engine.emit(QueueChanged(DEFAULT_TENANT, 3))
+    assert await types_until(quick, "status") == ["status"]
+    assert (await types_until(slow, "status")).count("executed") == 40
+
+
 async def test_flags_are_forgotten_with_the_socket(client: Client, engine: FakeEngine) -> None:
     first = await connect(client, "me", with_flags=True)
     await first.close()
@@ -228,25 +344,42 @@ def test_backlog_keeps_required_frames_in_order_within_its_limits(
 ) -> None:
     backlog, required, sent = Backlog(SOFT_BYTES, HARD_BYTES), [], []
     for number, (size_units, is_droppable, is_read) in enumerate(events):
-        frame = f"{number}:".encode() + b"x" * (100 * size_units)
-        is_within = backlog.push(frame, is_droppable=is_droppable)
+        frame = f"{number}:" + "x" * (100 * size_units)
+        is_within = backlog.push(Entry(frame if number % 2 else frame.encode(), is_droppable))
         assert is_within == (backlog.waiting_bytes <= HARD_BYTES)
         if not is_droppable:
-            required.append(frame[:9])
-        if is_read and backlog.frames:
-            sent.append(backlog.pop()[:9])
-        assert backlog.waiting_bytes == sum(len(frame) for frame, _ in backlog.frames)
-        assert backlog.droppable_frames == sum(is_droppable for _, is_droppable in backlog.frames)
-    while backlog.frames:
-        sent.append(backlog.pop()[:9])
-    assert [frame for frame in sent if frame in required] == required
+            required.append(number)
+        if is_read and backlog.entries:
+            sent.append(number_of(backlog.pop()))
+        assert backlog.waiting_bytes == sum(len(entry.frame) for entry in backlog.entries)
+        assert backlog.droppable_frames == sum(entry.is_droppable for entry in backlog.entries)
+    while backlog.entries:
+        sent.append(number_of(backlog.pop()))
+    assert [number for number in sent if number in required] == required
+
+
+def number_of(frame: Frame) -> int:
+    text = frame if isinstance(frame, str) else frame.decode()
+    return int(text.partition(":")[0])
 
 
 def test_backlog_drops_droppable_frames_beyond_the_soft_limit() -> None:
     backlog = Backlog(SOFT_BYTES, HARD_BYTES)
     for _ in range(100):
-        assert backlog.push(b"x" * 100, is_droppable=True)
+        assert backlog.push(Entry(b"x" * 100, is_droppable=True))
     assert backlog.waiting_bytes <= SOFT_BYTES + 100
+
+
+def test_pictures_are_dropped_before_progress() -> None:
+    backlog = Backlog(SOFT_BYTES, HARD_BYTES)
+    for _ in range(3):
+        backlog.push(Entry("progress", is_droppable=True))
+        backlog.push(Entry(b"x" * 150, is_droppable=True))
+    backlog.push(Entry("needed"))
+    assert [entry.frame for entry in backlog.entries] == ["progress"] * 3 + ["needed"]
+    backlog.push(Entry("y" * SOFT_BYTES))
+    backlog.push(Entry("last", is_droppable=True))
+    assert [entry.frame[0] for entry in backlog.entries] == ["n", "y"]
 
 
 async def test_peer_that_leaves_before_the_answer_to_its_ping_is_no_fault(
