@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+from collections.abc import Sequence
 
 from comfyserverless.core.config import LEAST_GIVEN_ARENA_BYTES
+from comfyserverless.core.errors import ConfigError
 
 _MIB = 1 << 20
 SPLIT_GUIDANCE = (
@@ -17,6 +20,7 @@ _MAX_PROCESSES = 256
 """Most workers, and most threads of one: beyond it a slip of the finger, which would take the machine down."""
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT])(?:i?B)?", re.IGNORECASE)
+_ADDRESS = re.compile(r"\b(postgres(?:ql)?://).*", re.DOTALL)
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -89,3 +93,21 @@ def port(text: str) -> int:
 def processes(text: str) -> int:
     """Read a number of processes or threads."""
     return at_most(text, _MAX_PROCESSES)
+
+
+def database(text: str) -> str:
+    """Return a records file as an absolute path; an address, empty and `memory` stay as they are.
+
+    Raises ConfigError for an address of anything else than PostgreSQL.
+    """
+    if _ADDRESS.match(text) or text in ("", "memory"):
+        return text
+    if "://" in text:
+        kind = text.partition("://")[0]
+        raise ConfigError(f"--database {kind}://...: only files, `memory` and postgresql:// are supported")
+    return os.path.abspath(text)
+
+
+def without_addresses(argv: Sequence[str]) -> list[str]:
+    """Return a command line that may be shown: addresses of databases may hold a password."""
+    return [_ADDRESS.sub(r"\1...", argument) for argument in argv]

@@ -23,7 +23,7 @@ from comfyserverless.control.accounts.tenants import Tenants
 from comfyserverless.control.engine import Engine
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.records.lock import FolderLock
-from comfyserverless.control.records.opening import MEMORY
+from comfyserverless.control.records.opening import records_file
 from comfyserverless.core.config import Folders, ServerConfig
 from comfyserverless.core.errors import ConfigError
 from comfyserverless.server.app import build_app
@@ -44,8 +44,7 @@ def serve(config: ServerConfig, logs: LogTape) -> int:
         check_users(config)
         with ExitStack() as locks:
             locks.enter_context(FolderLock(config.engine.folders.user))
-            if config.engine.database not in ("", MEMORY):
-                records = Path(config.engine.database)
+            if (records := records_file(config.engine.database)) is not None:
                 locks.enter_context(FolderLock(records.parent, records.name))
             prepare_folders(config.engine.folders)
             try:
@@ -76,13 +75,13 @@ def check_strangers(config: ServerConfig, listeners: Sequence[socket.socket]) ->
         ", ".join(open_ones),
     )
 
+
 def check_users(config: ServerConfig) -> None:
     """Refuse two ways of telling people apart at once. Raises ConfigError."""
     if config.has_users and has_accounts(config):
         raise ConfigError(
             "--multi-user: this server has accounts, which keep people's settings and files apart"
         )
-
 
 
 def has_accounts(config: ServerConfig) -> bool:
