@@ -27,6 +27,9 @@ _log = logging.getLogger(__name__)
 
 COOKIE = "comfyserverless_session"
 LOGIN_PATH = "/login"
+_OPEN_PATHS = frozenset({LOGIN_PATH, "/healthz", "/readyz"})
+"""What anybody may ask for: it tells nothing about tenants."""
+
 _SOCKET_PATHS = frozenset({"/ws", "/api/ws"})
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
 _LOGIN_BYTES = 16_384
@@ -144,7 +147,7 @@ def access_guard(gate: Gate | None) -> Middleware:
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         identity = SINGLE_USER if gate is None else gate.identify(request)
         if identity is None:
-            return await handler(request) if request.path == LOGIN_PATH else _refuse(request)
+            return await handler(request) if request.path in _OPEN_PATHS else _refuse(request)
         request[_IDENTITY] = identity
         return await handler(request)
 
@@ -157,7 +160,7 @@ def request_limit(request: web.Request) -> int | None:
 
 
 def has_identity(request: web.Request) -> bool:
-    """Tell whether the sender is known; only the login page is served to others."""
+    """Tell whether the sender is known; only the open paths are served to others."""
     return _IDENTITY in request
 
 

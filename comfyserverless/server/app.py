@@ -15,11 +15,13 @@ from comfyserverless.core.ids import TenantId
 from comfyserverless.server import border
 from comfyserverless.server.access import Gate, access_guard, private_headers, request_limit
 from comfyserverless.server.journal import Journal
-from comfyserverless.server.keys import CONFIG, ENGINE, GATE, HUB, LOGS, TENANTS, WEB_FOLDERS
+from comfyserverless.server.keys import CONFIG, ENGINE, GATE, HUB, LOGS, REQUESTS, TENANTS, WEB_FOLDERS
 from comfyserverless.server.logs import LogTape, log_message
+from comfyserverless.server.observing.requests import RequestMetrics, counting
 from comfyserverless.server.routes import (
     catalog,
     dashboard,
+    health,
     jobs,
     library,
     login,
@@ -46,7 +48,10 @@ def build_app(
 ) -> web.Application:
     """Build the application. The engine is subscribed to, not started or stopped, by it."""
     gate = None if tenants.book is None else Gate(tenants.book, config.accounts, config.cors_origin)
-    app = web.Application(middlewares=_middlewares(config, gate), client_max_size=config.max_upload_bytes)
+    requests = RequestMetrics(engine.metrics.registry)
+    middlewares = [counting(requests), *_middlewares(config, gate)]
+    app = web.Application(middlewares=middlewares, client_max_size=config.max_upload_bytes)
+    app[REQUESTS] = requests
     app[CONFIG] = config
     app[ENGINE] = engine
     app[TENANTS] = tenants
@@ -61,7 +66,7 @@ def build_app(
         app[GATE] = gate
         app.add_routes(login.ROUTES)
         app.cleanup_ctx.append(_watch_accounts)
-    app.add_routes([*jobs.ROUTES, *system.INTERNAL_ROUTES, *page.ASSET_ROUTES])
+    app.add_routes([*health.ROUTES, *jobs.ROUTES, *system.INTERNAL_ROUTES, *page.ASSET_ROUTES])
     app.add_routes([*dashboard.PAGE_ROUTES, *library.FILE_ROUTES, *page.FILE_ROUTES])
     app.cleanup_ctx.append(_fan_out)
     app.on_shutdown.append(_close_sockets)

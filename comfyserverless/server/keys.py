@@ -15,6 +15,7 @@ from comfyserverless.core.config import ServerConfig
 from comfyserverless.core.ids import TenantId
 from comfyserverless.server.access import Gate, identity_of
 from comfyserverless.server.logs import LogTape
+from comfyserverless.server.observing.requests import RequestMetrics
 from comfyserverless.server.sockets import SocketHub
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ USERS = web.AppKey("users", Users)
 
 HUB = web.AppKey("hub", SocketHub)
 LOGS = web.AppKey("logs", LogTape)
+REQUESTS = web.AppKey("requests", RequestMetrics)
 WEB_FOLDERS = web.AppKey("web_folders", Mapping[str, Path])
 """Pack name -> folder of its page extension (every .js below it is imported by the page)."""
 

@@ -16,6 +16,7 @@ from comfyserverless.control.dispatch import Call, Dispatcher
 from comfyserverless.control.workers.checkpoints import CheckpointFiles, Recovery
 from comfyserverless.core import messages as wire
 from comfyserverless.core.ids import WorkerId
+from comfyserverless.core.memory import DeviceMemory, HostMemory, MemoryCounters, WeightsPicture
 from comfyserverless.dataplane.shared_memory import SharedMemoryArena
 from comfyserverless.dataplane.store import TensorStore
 from comfyserverless.scheduling.config import SchedulingConfig
@@ -29,7 +30,9 @@ _ARENA_BYTES = 1 << 20
 class NoWeights:
     """A pool without models."""
 
-    weights_bytes = 0
+    def picture(self) -> WeightsPicture:
+        """There is nothing to see."""
+        return WeightsPicture(DeviceMemory(), HostMemory(), MemoryCounters())
 
     def unload_all(self) -> None:
         """There is nothing to unload."""

@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from comfyserverless.control.metering.measured import Meter
+from comfyserverless.control.metrics.metrics import Metrics
+from comfyserverless.control.metrics.state import Sight
 from comfyserverless.control.overview.overview import Overview
 from comfyserverless.control.records.base import RecordQuery
+from comfyserverless.control.records.queue import PromptQueue
 from comfyserverless.control.views import (
     Notice,
     QueueChanged,
@@ -49,6 +52,25 @@ class FakeEngine:
     overview: Overview = field(
         default_factory=lambda: Overview(SchedulingState(SchedulingConfig(slack_s=2.0)), Meter(), lambda: 0.0)
     )
+
+    obstructed: list[str] = field(default_factory=list)
+    metrics: Metrics = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics(self.names, Meter(), lambda tenant, run: self.records.get(run), self._look)
+
+    def names(self) -> list[TenantId]:
+        return [record.tenant for record in self.records.values()]
+
+    def _look(self) -> Sight:
+        queue, state = PromptQueue(), SchedulingState(SchedulingConfig(slack_s=2.0))
+        for record in self.records.values():
+            if record.status is RunStatus.PENDING:
+                queue.add(record, None)
+        return Sight(queue, state, self.views, RecoveryView(0, 0, 0, 0, 0, 0), not self.obstructed, 5_000)
+
+    def obstacles(self) -> list[str]:
+        return self.obstructed
 
     def subscribe(self, listener: Callable[[Notice], None]) -> Callable[[], None]:
         self.listeners.append(listener)

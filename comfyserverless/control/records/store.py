@@ -31,6 +31,9 @@ _MOST_AT_ONCE = 512
 _RETRY_S = 1.0
 _CLOSE_RETRIES = 3
 _TIDY_EVERY_S = 600.0
+_PATIENCE_S = 15.0
+"""How long a failed write says that others would fail: a server that nobody asks would never find out."""
+
 _READ_PATIENCE_S = 2.0
 """How long a reader waits for changes that cannot be written; then it reads what is there."""
 
@@ -53,6 +56,8 @@ class RecordStore:
         self._wake = threading.Condition()
         self._is_closing = False
         self._is_failing = False
+        #: when a write failed last, in monotonic seconds; only of interest while failing
+        self._failed_s = 0.0
         self._writer = threading.Thread(target=self._write_all, name="records-writer", daemon=True)
         self._reader = ThreadPoolExecutor(1, "records-reader")
         self._writer.start()
@@ -64,6 +69,10 @@ class RecordStore:
     def write(self, change: Change) -> asyncio.Future[None]:
         """Write a change; the future is done when it survives a loss of power, or holds a CapacityError."""
         return self._await(change)
+
+    def can_write(self) -> bool:
+        """Tell whether changes can be written: False for a while after one could not; then it is worth a try."""
+        return not self._is_failing or time.monotonic() - self._failed_s > _PATIENCE_S
 
     async def settled(self) -> None:
         """Wait until everything that was noted before is written, or for a while if it cannot be."""
@@ -136,7 +145,7 @@ class RecordStore:
         except CapacityError as exc:
             if not self._is_failing:
                 log.error("%s; trying again", exc)
-            self._is_failing = True
+            self._is_failing, self._failed_s = True, time.monotonic()
             _answer([pending for pending in batch if pending.waiter is not None], exc)
             return [pending for pending in batch if pending.waiter is None]
         except Exception as exc:  # noqa: BLE001  (the border of the writing thread)

@@ -1,0 +1,94 @@
+"""Machines ask how the server is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from comfyserverless.control.accounts.account import Account, new_token, token_digest
+from comfyserverless.control.accounts.book import AccountBook
+from comfyserverless.core.ids import TenantId
+from tests.support.fake_engine import FakeEngine
+from tests.support.tenants import FixedAccounts
+from tests.unit.server.conftest import StartClient
+
+TOKENS = {name: new_token() for name in ("alice", "ops")}
+ALICE, OPS = (Account(TenantId(name), tokens=(token_digest(token),)) for name, token in TOKENS.items())
+Client = TestClient[Any, Any]
+
+
+@pytest.fixture
+async def guarded(start_client: StartClient) -> Client:
+    return await start_client(book=AccountBook(FixedAccounts(ALICE, replace(OPS, is_operator=True))))
+
+
+async def samples(client: Client, **headers: str) -> dict[tuple[str, ...], float]:
+    """Return the values of all samples, by name and values of labels."""
+    answer = await client.get("/metrics", headers=headers)
+    assert answer.status == 200
+    return {
+        (sample.name.removeprefix("comfyserverless_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(await answer.text())
+        for sample in family.samples
+    }
+
+
+async def test_a_server_that_answers_is_alive_whatever_is_in_its_way(
+    client: Client, engine: FakeEngine
+) -> None:
+    engine.obstructed = ["No worker is ready"]
+    answer = await client.get("/healthz")
+    assert (answer.status, await answer.json()) == (200, {"status": "alive"})
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+async def test_readiness_names_what_is_in_the_way(client: Client, engine: FakeEngine) -> None:
+    assert (await client.get("/readyz")).status == 200
+    engine.obstructed = ["No worker is ready", "The server is stopping"]
+    answer = await client.get("/readyz")
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "2")
+    assert (await answer.json())["reasons"] == ["No worker is ready", "The server is stopping"]
+
+
+async def test_health_is_told_to_everybody_and_metrics_only_to_operators(guarded: Client) -> None:
+    for path in ("/healthz", "/readyz"):
+        assert (await guarded.get(path)).status == 200
+        assert (await guarded.head(path)).status == 200
+        assert (await guarded.post(path)).status == 405
+        assert (await guarded.get(path, headers={"X-API-Key": "csl_wrong"})).status == 200
+    assert (await guarded.get("/metrics")).status == 401
+    assert (await guarded.get("/metrics", headers={"X-API-Key": TOKENS["alice"]})).status == 403
+    assert await samples(guarded, Authorization=f"Bearer {TOKENS['ops']}")
+
+
+async def test_requests_are_counted_by_the_template_of_their_route(client: Client) -> None:
+    for path in ("/history/one", "/history/two", "/no/such/page", "/api/no/such"):
+        await client.get(path)
+    await client.request("PROPFIND", "/prompt")
+    await client.post("/prompt", data=b"{")
+    found = await samples(client)
+    assert found["http_requests_total", "GET", "/history/{prompt_id}", "200"] == 2
+    assert found["http_requests_total", "POST", "/prompt", "400"] == 1
+    assert found["http_requests_total", "other", "(none)", "405"] == 1
+    assert found["http_request_duration_seconds_count", "/history/{prompt_id}"] == 2
+    routes = {labels[2] for labels in found if labels[0] == "http_requests_total"}
+    assert not any("/one" in route or "such" in route for route in routes)
+
+
+async def test_open_websockets_are_counted_and_do_not_count_as_slow_answers(client: Client) -> None:
+    async with client.ws_connect("/ws"):
+        assert (await samples(client))["websocket_clients",] == 1
+    found = await samples(client)
+    assert found["websocket_clients",] == 0
+    assert found["http_requests_total", "GET", "/ws", "101"] == 1
+    assert ("http_request_duration_seconds_count", "/ws") not in found
+
+
+async def test_refused_requests_are_counted_too(guarded: Client) -> None:
+    await guarded.get("/prompt")
+    found = await samples(guarded, Authorization=f"Bearer {TOKENS['ops']}")
+    assert found["http_requests_total", "GET", "/prompt", "401"] == 1
