@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from comfyserverless.control.metering.book import UsageBook
 from comfyserverless.control.metering.measured import Meter
 from comfyserverless.control.metrics.metrics import Metrics
 from comfyserverless.control.metrics.state import Sight
@@ -49,6 +50,7 @@ class FakeEngine:
     refusal: SubmitResult | None = None
     failure: Exception | None = None
     settlings: int = 0
+    book: UsageBook | None = None
     overview: Overview = field(
         default_factory=lambda: Overview(SchedulingState(SchedulingConfig(slack_s=2.0)), Meter(), lambda: 0.0)
     )

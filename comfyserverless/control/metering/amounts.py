@@ -1,7 +1,8 @@
 """Count what was used, in whole nanoseconds: sums are the same in whatever order and groups they are made.
 
-What is charged is the sum of its parts, for one stay in a lane as for a year of them: load + compute + transfer
-+ untimed. A wait for other calls, and the time in the queue, are told but not charged.
+What is charged is the sum of its parts, for one stay in a lane as for a year of them: load + compute +
+transfer + untimed. The time in the queue is told and never charged; a wait for other calls is told, and is part
+of untimed where it is charged, because others wanted the lane.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ _DAY_MS = 86_400_000
 class Amounts:
     """What stays of invocations in lanes have used; a stay is one call, or one try of it.
 
-    untimed_ns: charged, but not measured in parts: what counts of the time of calls that ended with their
-    worker.
+    untimed_ns: charged, but for no work that was measured: what counts of the time of calls that ended with
+    their worker, and of waits.
     """
 
     calls: int = 0

@@ -36,16 +36,12 @@ RECENT_STAYS = 2_000
 _LONGEST_NODE = 200
 """Clients may choose longer ids; they are cut."""
 
-ClassOf = Callable[[TenantId, PromptId, NodeId], str]
-"""Names the class of a node of a prompt that is not over; empty if it is not known."""
-
 
 @dataclass(frozen=True, slots=True)
 class Stay:
     """One stay of an invocation in a lane, as it is remembered for a while. ended_ms: Unix time."""
 
     prompt_id: PromptId
-    node_class: str
     model: str
     slot: str
     ended_ms: int
@@ -59,11 +55,8 @@ class UsageBook:
     opening: what earlier servers have written; clock_ms: Unix time.
     """
 
-    def __init__(
-        self, store: RecordStore, opening: Opening, class_of: ClassOf, clock_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, store: RecordStore, opening: Opening, clock_ms: Callable[[], int]) -> None:
         self._store = store
-        self._class_of = class_of
         self._clock_ms = clock_ms
         self._total_ns = {tenant: dict(lanes) for tenant, lanes in opening.charged_ns.items()}
         #: what was charged on `_day`, which never goes back
@@ -86,13 +79,12 @@ class UsageBook:
         key = CellKey(spec.tenant, prompt_id, day_of(now_ms), node, spec.function, model, slot)
         cell = self._cells.get(key)
         if cell is None:
-            node_class = self._class_of(spec.tenant, prompt_id, spec.node)
-            cell = self._cells[key] = Cell(node_class, spec.lane, Amounts())
+            cell = self._cells[key] = Cell(spec.node_class, spec.lane, Amounts())
         cell.amounts.add(amounts)
         day = DayKey(spec.tenant, key.day, spec.lane, spec.function)
         self._days.setdefault(day, Amounts()).add(amounts)
         self._charge(day, amounts.charged_ns)
-        self._recent.append(Stay(prompt_id, cell.node_class, model, slot, now_ms, measured, amounts))
+        self._recent.append(Stay(prompt_id, model, slot, now_ms, measured, amounts))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(WRITE_EVERY_S, self.write)
 

@@ -32,7 +32,7 @@ def records_file(database: str) -> Path | None:
 
 def open_records(config: EngineConfig, now_ms: int) -> tuple[Backend, Opening]:
     """Open what `--database` names. Raises ConfigError if it cannot be."""
-    retention = Retention(config.history_limit, config.history_days)
+    retention = Retention(config.history_limit, config.history_days, config.usage_days)
     if config.database == MEMORY:
         return _open(None, retention, now_ms)
     if is_address(config.database):

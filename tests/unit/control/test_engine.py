@@ -21,6 +21,7 @@ from comfyserverless.core.config import EngineConfig, Folders, WorkerConfig
 from comfyserverless.core.errors import CapacityError
 from comfyserverless.core.ids import PromptId, TenantId
 from tests.support.tenants import FixedAccounts
+from tests.support.usage import measured
 
 ALICE, BOB = TenantId("alice"), TenantId("bob")
 SAVE: dict[str, Any] = {
@@ -136,6 +137,29 @@ async def test_full_queue_refuses_for_now_and_leaves_no_record(engine: Engine, s
     assert (refused.prompt_id, (refused.retry_after_s or 0) > 0) == (None, True)
     assert engine.remaining(ALICE) == 2
     assert (await send(engine, BOB)).error is None
+
+
+async def test_used_up_gpu_seconds_stop_what_is_sent_and_what_waits_but_nothing_that_runs(
+    engine: Engine, source: FixedAccounts
+) -> None:
+    source.change(Account(ALICE, limits=Limits(max_gpu_s_per_day=1.0)), Account(BOB))
+    for _ in range(4):
+        await send(engine, ALICE)
+    engine.book.on_stay(measured(tenant=ALICE))
+    refused = await send(engine, ALICE)
+    assert refused.error is not None
+    assert refused.error["type"] == "gpu_seconds_used_up"
+    assert 0 < (refused.retry_after_s or 0) <= 86_400
+    assert engine.usage(ALICE).today_s == {"gpu": 1.75, "cpu": 0.0}
+    running = engine.running(ALICE)
+    assert engine.interrupt(running[0].prompt_id, ALICE)
+    assert (await send(engine, BOB)).error is None
+    async with asyncio.timeout(5):
+        while True:
+            if len(engine.running(ALICE)) < len(running):
+                break
+            await asyncio.sleep(0)
+    assert (engine.running(ALICE), len(engine.pending(ALICE))) == (running[1:], 1)
 
 
 async def test_numbers_of_a_tenant_do_not_count_those_of_others(engine: Engine) -> None:

@@ -38,3 +38,10 @@ def test_weight_is_finite_and_above_zero(weight: float) -> None:
 def test_limit_of_nothing_is_refused(field: str) -> None:
     with pytest.raises(ConfigError, match=field):
         Limits(**{field: 0})
+
+
+@pytest.mark.parametrize("day_s", [0.0, -1.0, float("nan"), float("inf")])
+def test_seconds_per_day_are_finite_and_above_zero(day_s: float) -> None:
+    with pytest.raises(ConfigError, match="max_gpu_s_per_day"):
+        Limits(max_gpu_s_per_day=day_s)
+    assert Limits(max_gpu_s_per_day=0.5).max_gpu_s_per_day == 0.5

@@ -39,14 +39,17 @@ def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Shell:
 
 
 def test_added_account_has_its_settings_and_the_token_that_was_shown(shell: Shell) -> None:
-    words = "--weight 2 --max-queued 3 --max-running 1 --max-request-size 0.5 --operator --models vae/* loras/*"
+    words = (
+        "--weight 2 --max-queued 3 --max-running 1 --max-request-size 0.5 --gpu-seconds-per-day 3600.5"
+        " --operator --models vae/* loras/*"
+    )
     code, out = shell.run("add", "alice", *words.split())
     assert code == 0
     token = next(line for line in out.splitlines() if line.startswith("csl_"))
     assert "after its next start" in out
     digest = token_digest(token)
     expected = Account(
-        TenantId("alice"), 2.0, Limits(3, 1, 1 << 19), ("vae/*", "loras/*"), True, False, (digest,)
+        TenantId("alice"), 2.0, Limits(3, 1, 1 << 19, 3600.5), ("vae/*", "loras/*"), True, False, (digest,)
     )
     assert shell.account("alice") == expected
     assert "after its next start" not in shell.run("add", "bob")[1]
@@ -60,6 +63,11 @@ def test_limits_are_changed_one_by_one_and_lifted(shell: Shell) -> None:
     changed = shell.account("alice")
     assert (changed.limits, changed.models, changed.weight) == (Limits(None, 5), None, 2.0)
     assert not changed.is_operator
+    shell.run("limit", "alice", "--gpu-seconds-per-day", "60")
+    assert "gpu-s-per-day=60" in shell.run("list")[1]
+    assert shell.account("alice").limits == Limits(None, 5, None, 60.0)
+    shell.run("limit", "alice", "--gpu-seconds-per-day", "none")
+    assert shell.account("alice").limits == Limits(None, 5)
 
 
 def test_tokens_are_added_listed_and_ended(shell: Shell) -> None:
@@ -114,6 +122,13 @@ def test_asking_for_accounts_makes_none(shell: Shell, tmp_path: Path, action: tu
 def test_limit_is_a_whole_number_or_none(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["tenant", "add", "alice", "--max-queued", value])
+    assert "`none`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "x", "nan", "inf"])
+def test_seconds_are_a_number_above_zero_or_none(value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["tenant", "limit", "alice", "--gpu-seconds-per-day", value])
     assert "`none`" in capsys.readouterr().err
 
 

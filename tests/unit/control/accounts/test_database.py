@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from comfyserverless.control.accounts.database import AccountDatabase, accounts_
 from comfyserverless.core.errors import ConfigError
 from comfyserverless.core.ids import TenantId
 
-ALICE = Account(TenantId("alice"), 2.5, Limits(1, 2, 3), ("loras/*", "vae/a'b"), True, True)
+ALICE = Account(TenantId("alice"), 2.5, Limits(1, 2, 3, 4.5), ("loras/*", "vae/a'b"), True, True)
 BOB = Account(TenantId("bob"))
 
 
@@ -24,6 +25,26 @@ def test_accounts_come_back_as_they_were_put(tmp_path: Path) -> None:
     assert list(database.read().values()) == [ALICE, BOB]
     database.put(replace(ALICE, models=None))
     assert database.read()[ALICE.tenant].models is None
+    database.close()
+
+
+def test_file_of_the_time_before_a_setting_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite3"
+    with sqlite3.connect(path) as raw:
+        raw.executescript(
+            "CREATE TABLE accounts (tenant TEXT PRIMARY KEY, weight REAL NOT NULL, max_queued INTEGER,"
+            " max_running INTEGER, max_request_bytes INTEGER, models TEXT, is_operator INTEGER NOT NULL,"
+            " is_disabled INTEGER NOT NULL);"
+            "INSERT INTO accounts VALUES ('alice', 2.5, 1, 2, 3, NULL, 0, 1)"
+        )
+    raw.close()
+    for _ in range(2):
+        database = AccountDatabase(path)
+        assert database.read()[ALICE.tenant] == Account(ALICE.tenant, 2.5, Limits(1, 2, 3), is_disabled=True)
+        database.close()
+    database = AccountDatabase(path)
+    database.put(ALICE)
+    assert database.read()[ALICE.tenant] == ALICE
     database.close()
 
 

@@ -18,11 +18,12 @@ def test_every_key_reaches_the_account(tmp_path: Path) -> None:
     digest = token_digest("token")
     file.write_text(
         f'[tenants.alice]\ntoken_sha256 = ["{digest.hex()}"]\nweight = 2\nmax_queued = 3\nmax_running = 1\n'
-        'max_request_mb = 0.5\nmodels = ["loras/*"]\noperator = true\n[tenants.bob]\ndisabled = true\n'
+        'max_request_mb = 0.5\ngpu_seconds_per_day = 60\nmodels = ["loras/*"]\noperator = true\n'
+        "[tenants.bob]\ndisabled = true\n"
     )
     accounts = AccountFile(file).read()
     alice, bob = accounts[TenantId("alice")], accounts[TenantId("bob")]
-    assert (alice.weight, alice.limits, alice.models) == (2.0, Limits(3, 1, 1 << 19), ("loras/*",))
+    assert (alice.weight, alice.limits, alice.models) == (2.0, Limits(3, 1, 1 << 19, 60), ("loras/*",))
     assert (alice.tokens, alice.is_operator, alice.is_disabled) == ((digest,), True, False)
     assert (bob.weight, bob.limits, bob.models, bob.tokens, bob.is_disabled) == (1.0, Limits(), None, (), True)
 
@@ -38,6 +39,8 @@ def test_every_key_reaches_the_account(tmp_path: Path) -> None:
         ("[tenants.alice]\nweight = true\n", "weight is True"),
         ("[tenants.alice]\nmax_queued = 1.5\n", "max_queued"),
         ("[tenants.alice]\nmax_queued = 0\n", "max_queued"),
+        ("[tenants.alice]\ngpu_seconds_per_day = nan\n", "gpu"),
+        ("[tenants.alice]\ngpu_seconds_per_day = '1h'\n", "gpu_seconds_per_day"),
         ("[tenants.alice]\nmodels = 'all'\n", "models must be a list"),
         ("[tenants.alice]\ntoken_sha256 = ['ab']\n", "SHA-256"),
         ("[tenants.Alice]\n", "tenant name 'Alice'"),
