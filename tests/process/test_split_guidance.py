@@ -1,0 +1,78 @@
+"""Run graphs whose branches of guidance are calls apart: near ComfyUI's results, and equal on any workers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.process.test_callback_edges import CHAIN, give_inputs, latents, longer, wait_until, waited_s
+from tests.support.client import Client
+from tests.support.parity import compare, workflow_of
+from tests.support.server import RunningServer
+
+START = Callable[..., RunningServer]
+CASES = (
+    "cn_sd15_batch2_with_lora",
+    "cn_sd15_range_02_07",
+    "cn_sdxl_full",
+    "cond_combine",
+    "inpaint_set_latent_noise_mask",
+    "prompt_sd15_long_150_tokens",
+    "sampler_sd15_dpm_adaptive",
+    "sampler_sd15_dpmpp_2m_cfg_pp",
+)
+
+
+@pytest.fixture
+def split(start_server: START, tiny_models: Path) -> Callable[..., RunningServer]:
+    """Return what starts a server with so many workers that splits guidance."""
+
+    def start(workers: int, *flags: str) -> RunningServer:
+        given = ("--workers", str(workers), "--split-guidance", "on", *flags)
+        return give_inputs(start_server(*given, models=tiny_models))
+
+    return start
+
+
+async def test_two_workers_give_the_recorded_results_and_the_bits_of_one(
+    split: Callable[..., RunningServer],
+) -> None:
+    async with Client(split(1).url) as one, Client(split(2).url) as two:
+        await two.wait_for_workers()
+        for case in CASES:
+            assert [each for each in await compare(two, case) if each.difference > 1.0] == [], case
+            graph = workflow_of(case)
+            assert await latents(two, graph) == await latents(one, graph), case
+        assert await waited_s(one) == 0
+        assert await waited_s(two) > 0, "no step ran beside its negative branch"
+
+
+async def test_death_of_either_worker_leaves_the_bits_as_they_are(
+    split: Callable[..., RunningServer],
+) -> None:
+    graph = longer(CHAIN, 20)
+    async with Client(split(2, "--cache-none").url) as client:
+        await client.wait_for_workers()
+        undisturbed = await latents(client, graph)
+        for victim in (0, 1):
+            workers = await client.wait_for_workers()
+            running = asyncio.create_task(latents(client, graph))
+            await wait_until(client, lambda names: len(names) == 2)
+            os.kill(workers[victim]["pid"], signal.SIGKILL)
+            assert await running == undisturbed, victim
+
+
+async def test_interrupt_ends_both_branches(split: Callable[..., RunningServer]) -> None:
+    async with Client(split(2).url) as client:
+        await client.wait_for_workers()
+        prompt_id = await client.submit(longer("sampler_sd15_euler", 1000))
+        await wait_until(client, lambda names: len(names) == 2)
+        await client.post("/interrupt", {"prompt_id": prompt_id})
+        assert (await client.listen(prompt_id)).outcome == "execution_interrupted"
+        await wait_until(client, lambda names: not names)
+        assert await latents(client, workflow_of("sampler_sd15_euler"))
