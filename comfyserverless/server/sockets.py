@@ -20,8 +20,9 @@ from typing import Any
 import msgspec
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from comfyserverless.control.views import Notice
+from comfyserverless.control.views import Notice, QueueChanged
 from comfyserverless.core.ids import TenantId
+from comfyserverless.server.broadcasts.pacing import QueuePace
 from comfyserverless.server.reconnects.missed import Entry, Frame, Missed
 from comfyserverless.server.reconnects.resuming import Standing, so_far
 from comfyserverless.server.wire import Outgoing, Support, Translator, status_data, text_frame
@@ -147,9 +148,16 @@ class SocketHub:
         #: keys of `_by_id` that get console lines -> the tenant whose lines alone they get, None for all.
         self._log_readers: dict[tuple[TenantId, str], TenantId | None] = {}
         self._missed = Missed()
+        self._pace = QueuePace(self._tell, self._sockets_of)
 
     def on_notice(self, notice: Notice) -> None:
         """Send what a notice causes; listener of the engine."""
+        if isinstance(notice, QueueChanged):
+            self._pace.offer(notice)
+        else:
+            self._tell(notice)
+
+    def _tell(self, notice: Notice) -> None:
         self._send_all(self._translator.translate(notice))
         if self._translator.has_held:
             asyncio.get_running_loop().call_soon(self._flush)
@@ -237,6 +245,9 @@ class SocketHub:
             progress = self._translator.progress_of(record.tenant, record.prompt_id)
             for kind, data in so_far(record, progress):
                 socket.tell(kind, data)
+
+    def _sockets_of(self, tenant: TenantId) -> int:
+        return sum(owner == tenant for owner, _ in self._by_id)
 
     def _audience(self, message: Outgoing) -> list[Socket]:
         if message.client_id is not None:
