@@ -44,6 +44,8 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
             host_bytes=arguments.host_memory,
             resident=arguments.resident,
             profiles=found.user / PROFILES_FOLDER,
+            log_level=arguments.verbose,
+            log_format=arguments.log_format,
         ),
         cache=cache,
         cache_lru_entries=entries,
@@ -124,7 +126,7 @@ def _serve(arguments: Arguments, argv: Sequence[str]) -> int:
     from comfyserverless.server.logs import set_up_logging
     from comfyserverless.server.main import serve
 
-    return serve(config, set_up_logging(arguments.verbose))
+    return serve(config, set_up_logging(arguments.verbose, arguments.log_format))
 
 
 def _add_bench_flags(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from comfyserverless import flag_values as values
+from comfyserverless.log_lines import FORMATS
 from comfyserverless.residency.policy import POLICIES
 from comfyserverless.scheduling.config import POLICY_NAMES
 
@@ -71,6 +72,7 @@ def add_serve_flags(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help=f"what to log, one of {', '.join(_LEVELS)}",
     )
+    add("--log-format", choices=FORMATS, default="text", help="lines for people, or JSON, one object a line")
 
 
 def _add_arena_flags(parser: argparse.ArgumentParser) -> None:

@@ -308,9 +308,7 @@ class Dispatcher:
 
     def _abandon(self, abandon: instructions.AbandonInvocation) -> None:
         call = self._calls[abandon.invocation]
-        error = WorkerError(_why_given_up(call.spec.function, abandon.attempts), "WorkerLostError")
-        log.error("invocation %s of prompt %s: %s", abandon.invocation, call.spec.run, error)
-        self._fail(call, error)
+        self._fail(call, _given_up(call.spec, abandon.attempts))
 
     def _fail(self, failed: Call, error: WorkerError) -> None:
         """Report a final failure to whoever waits for the call or for what depends on it in its run.
@@ -355,6 +353,13 @@ class Dispatcher:
         for worker, tensors in freed.items():
             if worker in self._running:
                 self._send(worker, wire.FreeTensors(tuple(tensors)))
+
+
+def _given_up(spec: InvocationSpec, attempts: int) -> WorkerError:
+    error = WorkerError(_why_given_up(spec.function, attempts), "WorkerLostError")
+    about = {"invocation": spec.id, "prompt_id": spec.run.partition("#")[0], "tenant": spec.tenant}
+    log.error("invocation %s of prompt %s: %s", spec.id, spec.run, error, extra=about)
+    return error
 
 
 def _why_given_up(function: str, attempts: int) -> str:

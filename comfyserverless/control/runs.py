@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
+from comfyserverless import log_lines
 from comfyserverless.control.cache import NodeCache
 from comfyserverless.control.caches import TenantCaches
 from comfyserverless.control.context import RunServices
@@ -140,7 +141,8 @@ class Runs:
         run = Run(record, plan, services, cache, self._notify, next(self._serials))
         self._runs[record.tenant, record.prompt_id] = run
         work = self._execute(run, cache, services.publisher)
-        task = asyncio.create_task(work, name=f"prompt-{record.prompt_id}")
+        with log_lines.about(prompt_id=record.prompt_id, tenant=record.tenant):
+            task = asyncio.create_task(work, name=f"prompt-{record.prompt_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -39,6 +39,7 @@ class WorkerConfig:
     each worker's weights on its device, 0 means a share of the memory; host_bytes: of weights that it keeps in
     host memory beside that, 0 means a share for workers on GPUs and nothing for others. resident: how weights
     leave memory, a name of residency.policy. profiles: folder for measured times of layers, None keeps none.
+    log_level, log_format: of what workers log, as in `log_lines`.
     """
 
     workers: int = 0
@@ -49,6 +50,8 @@ class WorkerConfig:
     host_bytes: int = 0
     resident: str = "layers"
     profiles: Path | None = None
+    log_level: str = "INFO"
+    log_format: str = "text"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,13 @@ class ZygoteOptions(msgspec.Struct, frozen=True):
     """Control -> zygote, as argv[1]: what must be known before torch is imported.
 
     threads: torch threads of each worker, 0 means the machine's cores less one (at least 1); device: `auto`
-    (CUDA when there is one), `cpu` or `cuda`.
+    (CUDA when there is one), `cpu` or `cuda`; log_level, log_format: as in `log_lines`.
     """
 
     threads: int = 0
     device: str = "auto"
+    log_level: str = "INFO"
+    log_format: str = "text"
 
 
 class IslandPlace(msgspec.Struct, frozen=True):

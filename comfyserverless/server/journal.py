@@ -52,4 +52,5 @@ class Journal:
 
 def _tell(level: int, event: RunEvent, what: str) -> None:
     """Log a line that the tenant of the run may see."""
-    _log.log(level, "Prompt %s %s", event.run, what, extra={ABOUT: event.tenant})
+    extra = {ABOUT: event.tenant, "tenant": event.tenant, "prompt_id": event.run}
+    _log.log(level, "Prompt %s %s", event.run, what, extra=extra)

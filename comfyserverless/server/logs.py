@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from comfyserverless import log_lines
 from comfyserverless.core.ids import TenantId
 
 CAPACITY_LINES = 300
@@ -24,7 +24,7 @@ class LogTape(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(logging.Formatter("%(message)s"))
+        self.setFormatter(log_lines.TextFormatter("%(message)s"))
         self._lines: deque[tuple[dict[str, str], TenantId | None]] = deque(maxlen=CAPACITY_LINES)
         self._listener: Listener | None = None
 
@@ -55,10 +55,8 @@ def log_message(lines: list[dict[str, str]]) -> dict[str, Any]:
     return {"entries": lines, "size": None}
 
 
-def set_up_logging(level: str) -> LogTape:
-    """Log to standard error and to a tape; level: a name such as INFO."""
+def set_up_logging(level: str, kind: str = "text") -> LogTape:
+    """Log to standard error and to a tape. level: a name such as INFO; kind: of the lines, `text` or `json`."""
     tape = LogTape()
-    console = logging.StreamHandler(sys.stderr)
-    console.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=level, handlers=[console, tape])
+    log_lines.set_up(level, kind, [tape])
     return tape

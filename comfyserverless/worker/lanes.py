@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from queue import SimpleQueue
 
+from comfyserverless import log_lines
 from comfyserverless.core.ids import InvocationId
 from comfyserverless.core.messages import FromWorker, InvocationCancelled, RunInvocation, Timing
 from comfyserverless.core.modelfn import Lane
@@ -118,7 +119,8 @@ class Lanes:
             if not isinstance(job, RunInvocation):
                 _run_action(job)
             elif self._move(job.invocation, _State.QUEUED, _State.RUNNING):
-                answer = self._step(job, self._ticket(job.invocation))
+                with log_lines.about(invocation=job.invocation, prompt_id=job.invocation.partition("#")[0]):
+                    answer = self._step(job, self._ticket(job.invocation))
                 with self._lock:
                     del self._states[job.invocation]
                 self._answer(answer, job.invocation)

@@ -15,7 +15,6 @@ import selectors
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -24,6 +23,7 @@ from typing import NoReturn
 
 import msgspec
 
+from comfyserverless import log_lines
 from comfyserverless.core.zygote import (
     Exited,
     FromZygote,
@@ -61,7 +61,7 @@ class _Child:
 
 def run_zygote(options: ZygoteOptions) -> int:
     """Import, report `Ready`, then serve requests until the end. Returns the exit code."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    log_lines.set_up(options.log_level, options.log_format)
     parent_pid = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the control process, which ends us in order
     signal.signal(signal.SIGHUP, lambda *_: os._exit(0) if os.getppid() != parent_pid else None)
@@ -188,9 +188,11 @@ class Zygote:
             os.dup2(null, _STDIN)
             os.close(null)
             os.dup2(_STDERR, _STDOUT)
+            always = {"worker": request.worker}
+            log_lines.set_up(self._options.log_level, self._options.log_format, always=always)
             status = self._work(self._options, request)
-        except BaseException:  # noqa: BLE001 - the last border of the process
-            traceback.print_exc()
+        except BaseException:
+            log.critical("worker %s ends by a fault of its own", request.worker, exc_info=True)
         finally:
             sys.stderr.flush()
             os._exit(status)

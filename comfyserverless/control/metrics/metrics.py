@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Collection
 
-from prometheus_client import CollectorRegistry, Gauge, Info, ProcessCollector
+from prometheus_client import CollectorRegistry, Info, ProcessCollector, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 
 from comfyserverless import __version__
@@ -33,6 +32,7 @@ class Metrics:
         find: Callable[[TenantId, PromptId], RunRecord | None],
         look: Callable[[], Sight],
     ) -> None:
+        disable_created_metrics()  # a series more for each, which says when its labels came up first
         self.registry = CollectorRegistry(auto_describe=False)
         self._look = look
         labels = TenantLabels(names)
@@ -44,8 +44,6 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         info = Info("comfyserverless_build", "Version of the server", registry=self.registry)
         info.info({"version": __version__})
-        started = Gauge("comfyserverless_start_time_seconds", "Start, Unix time", registry=self.registry)
-        started.set(time.time())
 
     async def render(self, accept: str) -> tuple[bytes, str]:
         """Return the text and its content type. accept: the formats that the reader takes, as in HTTP.

@@ -111,7 +111,8 @@ class WorkerPool:
             raise InvariantError(f"worker {hello.worker} declares other ports for {', '.join(wrong)}")
         self._joined[hello.worker] = Joined(hello, None, time.monotonic())
         self._processes.note_arena(hello.arena_path)
-        log.info("worker %s is ready (pid %d, %s)", hello.worker, hello.pid, hello.device.name)
+        extra = {"worker": hello.worker}
+        log.info("worker %s is ready (pid %d, %s)", hello.worker, hello.pid, hello.device.name, extra=extra)
         self.dispatcher.worker_joined(hello.worker, hello.lanes)
         self.has_joined.set()
 
@@ -138,7 +139,8 @@ class WorkerPool:
     def lost(self, worker: WorkerId) -> None:
         """Take back what a worker had, once."""
         if self._joined.pop(worker, None) is not None:
-            log.log(logging.DEBUG if self._is_stopping else logging.WARNING, "worker %s is lost", worker)
+            level = logging.DEBUG if self._is_stopping else logging.WARNING
+            log.log(level, "worker %s is lost", worker, extra={"worker": worker})
             self._processes.kill(worker)  # first: what it ran may run elsewhere at once
             self._let_go(worker)
             self.dispatcher.worker_lost(worker)
@@ -151,7 +153,8 @@ class WorkerPool:
             heard_at_s = {worker: state.heard_at_s for worker, state in self._joined.items()}
             self._processes.kill_silent(heard_at_s, time.monotonic() - _SILENCE_LIMIT_S)
             for worker, invocation in self.dispatcher.held_up(_CANCEL_GRACE_S).items():
-                log.warning("worker %s does not end cancelled %s; killing it", worker, invocation)
+                extra = {"worker": worker, "invocation": invocation}
+                log.warning("worker %s does not end cancelled %s; killing it", worker, invocation, extra=extra)
                 self._processes.kill(worker)
 
     def _view(self, slot: Slot) -> WorkerView:

@@ -105,6 +105,9 @@ class WorkerProcesses:
         self._scratch = scratch
         self._on_exited = exited
         self.slots, self._threads = plan_slots(config, count_gpus(), len(os.sched_getaffinity(0)))
+        self._options = ZygoteOptions(
+            threads=self._threads, log_level=config.log_level, log_format=config.log_format
+        )
         memory_bytes = host_memory_bytes()
         has_gpus = any(slot.device_index is not None for slot in self.slots)
         self._weights = plan_weights(config, memory_bytes, len(self.slots), has_gpus)
@@ -187,12 +190,11 @@ class WorkerProcesses:
             await asyncio.sleep(min(2.0**failures - 1, _MAX_BACKOFF_S))
 
     async def _run_zygote(self) -> None:
-        options = ZygoteOptions(threads=self._threads)
         self._zygote = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "comfyserverless.worker",
-            msgspec.json.encode(options).decode(),
+            msgspec.json.encode(self._options).decode(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             process_group=0,  # Ctrl-C in a terminal is ours to handle, and ends the zygote in order
@@ -221,7 +223,13 @@ class WorkerProcesses:
 
     def _on_exit(self, slot: Slot, report: Exited) -> None:
         if not self._is_stopping:
-            log.warning("worker %s (pid %d) ended with status %d", report.worker, report.pid, report.status)
+            log.warning(
+                "worker %s (pid %d) ended with status %d",
+                report.worker,
+                report.pid,
+                report.status,
+                extra={"worker": report.worker},
+            )
         self._over(slot)
         if self._bond is not _Bond.NONE and not self._is_stopping:
             self._end_island()
