@@ -137,8 +137,8 @@ class Dispatcher:
         self._running[worker] = {}
         self._handle(events.WorkerJoined(worker, tuple(lanes.items()), self._clock(), worker))
 
-    def worker_lost(self, worker: WorkerId) -> None:
-        """Take back what a worker ran and what its arena held."""
+    def worker_lost(self, worker: WorkerId, silent_s: float = 0.0) -> None:
+        """Take back what a worker ran and what its arena held. silent_s: since it was last heard."""
         running = self._running.pop(worker, None)
         if running is not None:
             self._recovery.workers_lost += 1
@@ -146,7 +146,7 @@ class Dispatcher:
                 self._cancelled.pop(invocation, None)
                 self._recovery.left(invocation)
                 self._free(self._publications.leave(invocation))
-            self._handle(events.WorkerLost(worker, self._clock(), worker))
+            self._handle(events.WorkerLost(worker, self._clock(), worker, silent_s))
 
     def published(self, worker: WorkerId, message: wire.InvocationPublished) -> None:
         """Let consumers of a callback input start beside their producer, which has begun."""
@@ -224,7 +224,7 @@ class Dispatcher:
         return self.state.ledger.service_s(tenant)
 
     def waited_s(self, tenant: TenantId) -> dict[str, float]:
-        """Return the seconds that a tenant's calls waited in a lane for each other, by lane; not charged."""
+        """Return the seconds that a tenant's calls waited in a lane and were not charged for, by lane."""
         return self.state.ledger.waited_s(tenant)
 
     def recovery(self) -> RecoveryView:

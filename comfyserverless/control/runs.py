@@ -27,7 +27,7 @@ from comfyserverless.core.ids import PromptId, TenantId
 from comfyserverless.graph.plan import Plan
 from comfyserverless.graph.validation import validate
 from comfyserverless.nodes.registry import BUILTIN
-from comfyserverless.scheduling.open_runs import is_one_queue, most_running
+from comfyserverless.scheduling.policies.open_runs import is_one_queue, most_running
 
 log = logging.getLogger(__name__)
 

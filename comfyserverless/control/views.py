@@ -220,7 +220,7 @@ class TenantUsage:
 
     service_s: lane -> seconds of service so far, by earlier servers too; today_s: since the UTC day began.
     waited_s: lane -> seconds since the server started that its calls held one while they waited for others of
-    its calls, which are not charged.
+    its calls, and nobody else wanted it; they are not charged.
     """
 
     tenant: TenantId

@@ -29,7 +29,8 @@ class DeviceInfo(msgspec.Struct, frozen=True):
 class Timing(msgspec.Struct, frozen=True):
     """Measured seconds of one invocation: weights made ready, function run, inputs pulled from other arenas.
 
-    waited_s: for elements of callback inputs that were not made yet; nobody's service, so it is not charged.
+    waited_s: for elements of callback inputs that were not made yet; nobody's service, so it is only charged
+    while others want the lane.
     """
 
     load_s: float = 0.0
@@ -38,7 +39,7 @@ class Timing(msgspec.Struct, frozen=True):
     waited_s: float = 0.0
 
     def total_s(self) -> float:
-        """Return what the tenant is charged for, in seconds of the lane."""
+        """Return the seconds of service."""
         return self.load_s + self.compute_s + self.transfer_s
 
 

@@ -47,11 +47,15 @@ class WorkerJoined:
 
 @dataclass(frozen=True, slots=True)
 class WorkerLost:
-    """A worker's link broke or its process ended: what it ran and what its arena held is gone."""
+    """A worker's link broke or its process ended: what it ran and what its arena held is gone.
+
+    silent_s: since its last sign of life.
+    """
 
     worker: WorkerId
     at_s: float
     cause: str
+    silent_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,8 @@ class RecordService:
     """Write down one stay of an invocation in a lane, as its tenant was charged for it.
 
     queued_s: since all its inputs were there, until it got the lane; charged_s: seconds of service, whatever
-    the tenant's weight: the timing's total, and of a stay that ended with the worker the seconds that count.
+    the tenant's weight: the timing's total and what of its waited_s is charged (see `charges`), and of a stay
+    that ended with the worker the seconds that count.
     """
 
     invocation: InvocationId

@@ -108,13 +108,15 @@ class RunRecord:
 class Lease:
     """Where an invocation runs, since when, and what was charged; missing: weights to be loaded there.
 
-    queued_s: how long it was ready before.
+    queued_s: how long it was ready before; estimate_s: of service; by_others_s: for how long others than its
+    tenant had wanted the lane when it started.
     """
 
     worker: WorkerId
     started_at_s: float
     queued_s: float
-    charge_s: float
+    estimate_s: float
+    by_others_s: float
     missing: tuple[str, ...]
 
 

@@ -1,8 +1,7 @@
 """Keep each tenant's vTime, lane by lane: seconds of service received, divided by the tenant's weight.
 
 Rules. An estimate is charged at dispatch and replaced by the measured seconds when the invocation leaves its
-lane, however it leaves. A run that was lost with its worker is charged the seconds that it held the lane, at
-most the estimate: a call that kills workers is not free, and the time it took to notice is nobody's service.
+lane, however it leaves. What is charged when is the business of `charges`.
 
 Every lane has its own accounts, since fairness is about those who compete for the same slots: seconds in a
 CPU lane neither buy nor cost turns on a GPU.
@@ -11,27 +10,35 @@ Two lifts bound what a tenant can save up (both only ever raise):
 - a tenant that is new or comes back starts at the lane's virtual time: the least vTime among those who competed
   for the last dispatch (start-time fair queueing, Goyal et al. 1996). It is the paper's minimum vTime of the
   active tenants, taken before work in flight was charged: a newcomer is not held behind what just started;
-- a tenant that gets ready work again after a pause without any is raised to within slack + L of the lane's
-  leader, with L the largest single charge so far. Without it, a tenant that can only use one slot at a time (a
-  chain of steps) would save up credit without bound on a big pool, and the paper's bound 2 (slack + L) would
-  not hold once it has work for many slots.
+- a tenant that gets ready work again after a pause without any is raised to within the slack of the lead: the
+  largest vTime that anybody was dispatched at. Without it, a tenant that can only use one slot at a time (a
+  chain of steps) would save up credit without bound on a big pool, and the paper's bound 2 (slack + L), with L
+  the largest charge, would not hold once it has work for many slots. The lead is taken before the charge: so
+  one tenant's large charge (a small weight, a cold start) is no credit of the others.
+
+A weight that changes holds from then on: the tenant keeps the seconds of service that it is ahead of the
+virtual time, or behind, and they are divided by the new weight. Otherwise a weight that was set too small by
+mistake would be paid for long after it was put right (the same in EEVDF, Stoica and Abdel-Wahab 1995).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from comfyserverless.core.ids import TenantId
 from comfyserverless.core.modelfn import LANES, Lane
 
 
 class LaneLedger:
-    """Hold the accounts of one lane. All vTimes are seconds of service divided by weight."""
+    """Hold the accounts of one lane. All vTimes are seconds of service divided by weight.
+
+    weights: those that the vTimes are expressed in, 1.0 if not named.
+    """
 
     def __init__(self, slack_s: float, weights: Mapping[TenantId, float]) -> None:
         self._slack_s = slack_s
         self._weights = weights
-        #: vTime of every tenant that was ever active; never lowered but by a settlement
+        #: vTime of every tenant that was ever active; never lowered but by a settlement or a new weight
         self._v_time_s: dict[TenantId, float] = {}
         #: measured seconds of service of every tenant that was ever served, whatever its weight; only grows
         self._served_s: dict[TenantId, float] = {}
@@ -39,10 +46,8 @@ class LaneLedger:
         self._waited_s: dict[TenantId, float] = {}
         #: the virtual time: least vTime among the competitors of a dispatch, never falls
         self.floor_s = 0.0
-        #: the largest vTime that a dispatch or settlement led to
-        self.leader_s = 0.0
-        #: the largest single charge, estimated or measured, divided by weight
-        self.largest_s = 0.0
+        #: the largest vTime that anybody was dispatched at
+        self.lead_s = 0.0
 
     def v_time_s(self, tenant: TenantId) -> float:
         """Return the vTime; a tenant that never came starts at zero."""
@@ -53,7 +58,7 @@ class LaneLedger:
         return self._served_s.get(tenant, 0.0)
 
     def waited_s(self, tenant: TenantId) -> float:
-        """Return the seconds that a tenant's calls waited in the lane."""
+        """Return the seconds that a tenant's calls waited in the lane and were not charged for."""
         return self._waited_s.get(tenant, 0.0)
 
     def note_wait(self, tenant: TenantId, waited_s: float) -> None:
@@ -70,61 +75,63 @@ class LaneLedger:
         self._v_time_s[tenant] = max(self.v_time_s(tenant), self.floor_s)
 
     def enter(self, tenant: TenantId) -> None:
-        """Lift a tenant whose first invocation got ready to within slack + largest charge of the leader."""
-        credit_s = self._slack_s + self.largest_s
-        self._v_time_s[tenant] = max(self.v_time_s(tenant), self.leader_s - credit_s)
+        """Lift a tenant whose first invocation got ready to within the slack of the lead."""
+        self._v_time_s[tenant] = max(self.v_time_s(tenant), self.lead_s - self._slack_s)
 
-    def charge(self, tenant: TenantId, estimate_s: float, least_s: float) -> float:
-        """Charge an estimate at dispatch; least_s is the least vTime of the competitors.
-
-        Returns the charge, in vTime, to be handed to `settle`.
-        """
-        charge_s = estimate_s / self._weights.get(tenant, 1.0)
+    def charge(self, tenant: TenantId, estimate_s: float, least_s: float) -> None:
+        """Charge an estimate at dispatch; least_s is the least vTime of the competitors."""
+        v_time_s = self.v_time_s(tenant)
         self.floor_s = max(self.floor_s, least_s)
-        self._raise_to(tenant, self.v_time_s(tenant) + charge_s, charge_s)
-        return charge_s
+        self.lead_s = max(self.lead_s, v_time_s)
+        self._v_time_s[tenant] = v_time_s + estimate_s / self._weights.get(tenant, 1.0)
 
-    def settle(self, tenant: TenantId, charge_s: float, measured_s: float) -> None:
-        """Replace an earlier charge by the measured seconds."""
-        self._note_service(tenant, measured_s)
-        actual_s = measured_s / self._weights.get(tenant, 1.0)
-        self._raise_to(tenant, self.v_time_s(tenant) - charge_s + actual_s, actual_s)
-
-    def refund_lost(self, tenant: TenantId, charge_s: float, held_s: float) -> float:
-        """Replace the charge of a lost run by the seconds it held its lane, at most the charge itself.
-
-        Returns the seconds of service that count.
-        """
+    def settle(self, tenant: TenantId, estimate_s: float, measured_s: float) -> None:
+        """Replace an estimate that was charged by the measured seconds."""
+        self._served_s[tenant] = self.served_s(tenant) + measured_s
         weight = self._weights.get(tenant, 1.0)
-        actual_s = min(charge_s, max(0.0, held_s) / weight)
-        self._note_service(tenant, actual_s * weight)
-        self._v_time_s[tenant] = self.v_time_s(tenant) - charge_s + actual_s
-        return actual_s * weight
+        self._v_time_s[tenant] = self.v_time_s(tenant) - estimate_s / weight + measured_s / weight
 
-    def _note_service(self, tenant: TenantId, service_s: float) -> None:
-        self._served_s[tenant] = self.served_s(tenant) + service_s
-
-    def _raise_to(self, tenant: TenantId, v_time_s: float, charge_s: float) -> None:
-        self._v_time_s[tenant] = v_time_s
-        self.leader_s = max(self.leader_s, v_time_s)
-        self.largest_s = max(self.largest_s, charge_s)
+    def reweigh(self, tenant: TenantId, before: float, after: float) -> None:
+        """Express the distance of a tenant from the virtual time in a new weight."""
+        distance_s = self.v_time_s(tenant) - self.floor_s
+        self._v_time_s[tenant] = self.floor_s + distance_s * before / after
 
 
 class Ledger:
-    """Hold one `LaneLedger` per lane."""
+    """Hold one `LaneLedger` per lane. weights: may change; `refresh` and `activate` look."""
 
     def __init__(self, slack_s: float, weights: Mapping[TenantId, float]) -> None:
-        self.lanes: dict[Lane, LaneLedger] = {lane: LaneLedger(slack_s, weights) for lane in LANES}
+        self._weights = weights
+        #: the weights that vTimes are expressed in, of every tenant that was ever active
+        self._in_use: dict[TenantId, float] = {}
+        self.lanes: dict[Lane, LaneLedger] = {lane: LaneLedger(slack_s, self._in_use) for lane in LANES}
+
+    def weight(self, tenant: TenantId) -> float:
+        """Return the weight that a tenant's vTime is expressed in now."""
+        return self._in_use.get(tenant, 1.0)
 
     def service_s(self, tenant: TenantId) -> dict[str, float]:
         """Return the seconds of service that a tenant was given, by lane."""
         return {lane: ledger.served_s(tenant) for lane, ledger in self.lanes.items()}
 
     def waited_s(self, tenant: TenantId) -> dict[str, float]:
-        """Return the seconds that a tenant's calls waited in a lane, by lane."""
+        """Return the seconds that a tenant's calls waited in a lane and were not charged for, by lane."""
         return {lane: ledger.waited_s(tenant) for lane, ledger in self.lanes.items()}
 
     def activate(self, tenant: TenantId) -> None:
         """Lift a tenant that opens its first run, in every lane."""
+        self.refresh((tenant,))
         for lane in self.lanes.values():
             lane.activate(tenant)
+
+    def refresh(self, tenants: Iterable[TenantId]) -> None:
+        """Let the weights that tenants have now hold."""
+        for tenant in tenants:
+            weight = self._weights.get(tenant, 1.0)
+            before = self._in_use.get(tenant)
+            if weight == before:
+                continue
+            if before is not None:
+                for lane in self.lanes.values():
+                    lane.reweigh(tenant, before, weight)
+            self._in_use[tenant] = weight

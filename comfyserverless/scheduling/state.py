@@ -12,7 +12,7 @@ from typing import Any
 
 from comfyserverless.core.errors import InvariantError
 from comfyserverless.core.ids import InvocationId
-from comfyserverless.core.messages import Timing
+from comfyserverless.scheduling.charges import Charges
 from comfyserverless.scheduling.checkpoints import Checkpoints
 from comfyserverless.scheduling.config import SchedulingConfig
 from comfyserverless.scheduling.dispatch import Dispatch
@@ -31,7 +31,7 @@ from comfyserverless.scheduling.events import (
     WorkerJoined,
     WorkerLost,
 )
-from comfyserverless.scheduling.instructions import AbandonInvocation, Instruction, Outcome, RecordService
+from comfyserverless.scheduling.instructions import AbandonInvocation, Instruction, Outcome
 from comfyserverless.scheduling.invocations import BROKEN_PHASES, InvocationRecord, Lease, RunRecord, Turn
 from comfyserverless.scheduling.laws import check_laws
 from comfyserverless.scheduling.ledger import Ledger
@@ -55,7 +55,10 @@ class SchedulingState:
         self.pool = WorkerPool()
         self._lineage = Lineage(self.table, self.pool)
         self.checkpoints = Checkpoints(config.checkpoint_steps, self.estimates)
-        self._dispatch = Dispatch(config, self.table, self.pool, self.ledger, self.estimates, self.checkpoints)
+        self._charges = Charges(self.ledger, self.table.backlog)
+        self._dispatch = Dispatch(
+            config, self.table, self.pool, self.estimates, self.checkpoints, self._charges
+        )
         self._recent: deque[Event] = deque(maxlen=32)
         self._handlers: dict[type[Any], Callable[[Any, Turn], None]] = {
             WorkerJoined: self._on_worker_joined,
@@ -74,6 +77,7 @@ class SchedulingState:
         """Apply one event and fill the lanes that it freed. Raises InvariantError for an impossible event."""
         self._recent.append(event)
         turn = Turn(event.at_s, event.cause)
+        self._charges.advance(event.at_s)
         self._handlers[type(event)](event, turn)
         self._lineage.feed(turn.recalled, turn)
         for record in turn.ended:
@@ -117,10 +121,7 @@ class SchedulingState:
         running.sort(key=lambda record: record.order)
         for record in running:
             lease = _take_lease(record)
-            lane_ledger = self.ledger.lanes[record.spec.lane]
-            held_s = event.at_s - lease.started_at_s
-            service_s = lane_ledger.refund_lost(record.spec.tenant, lease.charge_s, held_s)
-            turn.out.append(_service(record, lease, "lost", turn, Timing(), service_s))
+            turn.out.append(self._charges.lose(record, lease, event.silent_s, turn))
         suspects = [record for record in running if record.attempts]
         for record in suspects or running:
             record.attempts += 1
@@ -262,10 +263,7 @@ class SchedulingState:
         self._check_lease(record, worker, event.cause)
         lease = _take_lease(record)
         self.pool.vacate(worker, record)
-        lane_ledger = self.ledger.lanes[record.spec.lane]
-        lane_ledger.settle(record.spec.tenant, lease.charge_s, event.timing.total_s())
-        lane_ledger.note_wait(record.spec.tenant, event.timing.waited_s)
-        turn.out.append(_service(record, lease, outcome, turn, event.timing, event.timing.total_s()))
+        turn.out.append(self._charges.leave(record, lease, event.timing, outcome, turn))
         return record, lease
 
     def _check_lease(self, record: InvocationRecord, worker: WorkerRecord, cause: str) -> None:
@@ -307,15 +305,6 @@ class SchedulingState:
         for record in reversed(members):
             self._lineage.review((record,), turn)
         self.checkpoints.close(run, turn)
-
-
-def _service(
-    record: InvocationRecord, lease: Lease, outcome: Outcome, turn: Turn, timing: Timing, charged_s: float
-) -> RecordService:
-    held_s = turn.at_s - lease.started_at_s
-    return RecordService(
-        record.spec.id, lease.worker, outcome, lease.queued_s, held_s, timing, charged_s, turn.cause
-    )
 
 
 def _take_lease(record: InvocationRecord) -> Lease:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.support.scheduling_service import ServiceMeter, ServicePlan
+from tests.support.scheduling_service import COSTS_S, ServiceMeter, ServicePlan
 
 _patient = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 _seeds = st.integers(0, 2**32 - 1)
@@ -83,6 +83,24 @@ def test_charged_service_on_many_slots_keeps_the_bound_when_estimates_are_exact(
 def test_measured_service_on_many_slots_keeps_the_bound_with_one_charge_per_slot(plan: ServicePlan) -> None:
     meter = _played(plan)
     assert meter.widest_gap_s("measured_s") <= 2 * (plan.slack_s + plan.slots * meter.largest_s) + _rounding_s
+
+
+@_patient
+@given(
+    st.builds(
+        ServicePlan,
+        seed=_seeds,
+        tenants=st.integers(2, 4),
+        slack_s=st.sampled_from((0.0, 0.5)),
+        error_ratio=st.sampled_from((0.0, 0.5)),
+        weights=_weights,
+        reweighs=st.integers(0, 6),
+    )
+)
+def test_a_pair_keeps_its_bound_whatever_weights_others_have_and_had(plan: ServicePlan) -> None:
+    meter = _played(plan)
+    largest_cost_s = max(COSTS_S.values()) * (1 + plan.error_ratio)
+    assert meter.widest_excess_s("measured_s", largest_cost_s) <= _rounding_s
 
 
 def test_two_busy_tenants_are_jointly_backlogged_and_served_alike() -> None:

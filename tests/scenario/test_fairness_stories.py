@@ -155,7 +155,7 @@ def test_failed_and_cancelled_calls_are_charged_what_they_used() -> None:
     assert story.v_time_s("A") == 0.75
 
 
-def test_a_lost_run_is_charged_the_seconds_it_held_the_lane_but_at_most_the_estimate() -> None:
+def test_a_lost_run_is_charged_while_its_worker_lived_and_at_most_the_estimate_for_silence() -> None:
     story = Story(default_cost_s=2.0)
     story.join()
     story.submit("A1")
@@ -164,5 +164,15 @@ def test_a_lost_run_is_charged_the_seconds_it_held_the_lane_but_at_most_the_esti
     assert story.v_time_s("A") == 0.5
     story.join("w2")
     story.now_s += 60.0
-    story.lose("w2")
+    story.lose("w2", silent_s=60.0)
     assert story.v_time_s("A") == 2.5
+
+
+def test_a_call_that_holds_its_lane_for_long_and_then_kills_its_worker_pays_for_all_of_it() -> None:
+    story = Story(default_cost_s=2.0)
+    story.join()
+    story.submit("A1")
+    story.now_s += 60.0
+    story.lose("w", silent_s=1.5)
+    assert story.v_time_s("A") == 58.5
+    assert story.services[0].charged_s == 58.5

@@ -122,8 +122,8 @@ class Story:
     def join(self, worker: str = "w", gpu: int = 1, cpu: int = 1) -> list[Instruction]:
         return self.tell(WorkerJoined(WorkerId(worker), (("gpu", gpu), ("cpu", cpu)), self.now_s, CAUSE))
 
-    def lose(self, worker: str = "w") -> list[Instruction]:
-        return self.tell(WorkerLost(WorkerId(worker), self.now_s, CAUSE))
+    def lose(self, worker: str = "w", silent_s: float = 0.0) -> list[Instruction]:
+        return self.tell(WorkerLost(WorkerId(worker), self.now_s, CAUSE, silent_s))
 
     def submit(self, invocation: str, **fields: object) -> list[Instruction]:
         return self.tell(InvocationSubmitted(spec(invocation, **fields), self.now_s, CAUSE))  # type: ignore[arg-type]

@@ -27,7 +27,10 @@ COSTS_S = {"tiny": 0.05, "short": 0.3, "long": 2.0}
 
 @dataclass(frozen=True)
 class ServicePlan:
-    """What the tenants ask for. error_ratio: how far a measured cost may be from its usual one, either way."""
+    """What the tenants ask for. error_ratio: how far a measured cost may be from its usual one, either way.
+
+    weights: of the first tenants; reweighs: how often one of them gets another of `other_weights`.
+    """
 
     seed: int
     tenants: int = 3
@@ -37,20 +40,26 @@ class ServicePlan:
     loss_ratio: float = 0.0
     duration_s: float = 40.0
     weights: tuple[float, ...] = ()
+    reweighs: int = 0
+    other_weights: tuple[float, ...] = (0.05, 0.5, 1.0, 4.0)
 
 
 @dataclass
 class Moment:
-    """After one event: service per tenant so far, and who has ready work that waits for a slot."""
+    """After one event: service per tenant so far, and who has ready work that waits for a slot.
+
+    weights: those that hold.
+    """
 
     dispatched_s: dict[str, float]
     measured_s: dict[str, float]
     backlogged: frozenset[str]
+    weights: tuple[float, ...]
 
 
 @dataclass
 class ServiceMeter:
-    """Play a plan. All seconds are divided by the tenant's weight."""
+    """Play a plan. All seconds are divided by the tenant's weight at the time."""
 
     plan: ServicePlan
     moments: list[Moment] = field(default_factory=list)
@@ -60,8 +69,10 @@ class ServiceMeter:
         self.random = Random(self.plan.seed)
         names = [f"t{index}" for index in range(self.plan.tenants)]
         self.weights = dict(zip(names, (*self.plan.weights, *[1.0] * len(names)), strict=False))
-        weights = {TenantId(name): weight for name, weight in self.weights.items()}
-        self.state = SchedulingState(SchedulingConfig(slack_s=self.plan.slack_s, tenant_weights=weights))
+        #: as somebody sets them; `weights` are those that hold
+        self.set_weights = {TenantId(name): weight for name, weight in self.weights.items()}
+        config = SchedulingConfig(slack_s=self.plan.slack_s, tenant_weights=self.set_weights)
+        self.state = SchedulingState(config)
         for key, cost_s in COSTS_S.items():
             self.state.estimates.observe(spec("warm", key=key), Timing(compute_s=cost_s), ())
         self.now_s = 0.0
@@ -77,6 +88,9 @@ class ServiceMeter:
             self._plan_event(WorkerJoined(WorkerId(f"w{slot}"), (("gpu", 1),), 0.0, "join"))
         for tenant in self.weights:
             self._plan_tenant(tenant)
+        self._reweigh_s = sorted(
+            self.random.uniform(0.0, self.plan.duration_s) for _ in range(self.plan.reweighs)
+        )
         while self._agenda and self.now_s < self.plan.duration_s:
             self.now_s, _, event = heapq.heappop(self._agenda)
             self._tell(event)
@@ -101,6 +115,34 @@ class ServiceMeter:
                 widest_s = max(widest_s, high - low)
         return widest_s
 
+    def widest_excess_s(self, service: str, largest_cost_s: float) -> float:
+        """Return by how much a pair was ever beyond its bound, over intervals in which no weight changed.
+
+        The largest charge is that of the pair: what others' weights make of it does not count. At a change what
+        a tenant is ahead is the same seconds of service, so it is as much larger as the weight is smaller.
+        """
+        excess_s = float("-inf")
+        names = list(self.weights)
+        for (f, one), (g, other) in combinations(enumerate(names), 2):
+            low = high = held = before = None
+            for moment in self.moments:
+                weights = moment.weights[f], moment.weights[g]
+                if not {one, other} <= moment.backlogged or weights != held:
+                    before, held = (held or weights), weights
+                    low = high = None
+                    if not {one, other} <= moment.backlogged:
+                        before = weights
+                        continue
+                assert before is not None
+                served: dict[str, float] = getattr(moment, service)
+                lead_s = served[one] - served[other]
+                low = lead_s if low is None else min(low, lead_s)
+                high = lead_s if high is None else max(high, lead_s)
+                grown = max(1.0, *(old / new for old, new in zip(before, weights, strict=True)))
+                bound_s = 2 * (self.plan.slack_s * grown + largest_cost_s / min(weights))
+                excess_s = max(excess_s, high - low - bound_s)
+        return excess_s
+
     def _plan_tenant(self, tenant: str) -> None:
         at_s = self.random.choice((0.0, self.random.uniform(0.0, 20.0)))
         is_chain = self.random.random() < 0.3
@@ -122,30 +164,39 @@ class ServiceMeter:
         heapq.heappush(self._agenda, (event.at_s, self._count, event))
 
     def _tell(self, event: Event) -> None:
+        while self._reweigh_s and self._reweigh_s[0] <= event.at_s:
+            self._reweigh_s.pop(0)
+            tenant = self.random.choice(list(self.set_weights))
+            self.set_weights[tenant] = self.random.choice(self.plan.other_weights)
         if isinstance(event, WorkerLost):
             self._account_lost(event)
         elif isinstance(event, InvocationFinished):
             if event.worker not in self.state.pool.workers:
                 return
             self._account_finished(event)
-        for instruction in self.state.handle(event):
+        answer = self.state.handle(event)
+        self.weights = {name: self.state.ledger.weight(TenantId(name)) for name in self.weights}
+        for instruction in answer:
             if isinstance(instruction, StartInvocation):
                 self._start(instruction)
         backlogged = frozenset(str(tenant) for tenant in self.state.table.backlog.lanes["gpu"])
-        self.moments.append(Moment(dict(self.dispatched_s), dict(self.measured_s), backlogged))
+        weights = tuple(self.weights.values())
+        self.moments.append(Moment(dict(self.dispatched_s), dict(self.measured_s), backlogged, weights))
 
     def _start(self, instruction: StartInvocation) -> None:
         record = self.state.table.records[instruction.invocation]
         assert record.lease is not None
         tenant, error = record.spec.tenant, self.plan.error_ratio
-        self.dispatched_s[tenant] += record.lease.charge_s
-        self.largest_s = max(self.largest_s, record.lease.charge_s)
+        charge_s = record.lease.estimate_s / self.weights[tenant]
+        self.dispatched_s[tenant] += charge_s
+        self.largest_s = max(self.largest_s, charge_s)
         cost_s = COSTS_S[record.spec.function] * self.random.uniform(1 - error, 1 + error)
         timing = Timing(compute_s=cost_s)
         end_s = self.now_s + cost_s
         if self.random.random() < self.plan.loss_ratio:
             lost_s = self.now_s + self.random.uniform(0.0, cost_s)
-            self._plan_event(WorkerLost(instruction.worker, lost_s, "lost"))
+            silent_s = self.random.uniform(0.0, 2 * cost_s)
+            self._plan_event(WorkerLost(instruction.worker, lost_s, "lost", silent_s))
             self._plan_event(WorkerJoined(WorkerId(f"w{self._count}x"), (("gpu", 1),), lost_s, "join"))
             return
         done = InvocationFinished(record.spec.id, instruction.worker, timing, (), end_s, "done")
@@ -165,5 +216,6 @@ class ServiceMeter:
         worker = self.state.pool.workers.get(event.worker)
         for record in worker.running["gpu"].values() if worker else ():
             assert record.lease is not None
-            held_s = (event.at_s - record.lease.started_at_s) / self.weights[record.spec.tenant]
-            self.measured_s[record.spec.tenant] += min(record.lease.charge_s, held_s)
+            held_s = event.at_s - record.lease.started_at_s
+            charged_s = max(held_s - event.silent_s, min(record.lease.estimate_s, held_s))
+            self.measured_s[record.spec.tenant] += charged_s / self.weights[record.spec.tenant]

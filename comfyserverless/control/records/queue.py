@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from comfyserverless.control.views import RunRecord
 from comfyserverless.core.ids import PromptId, TenantId
 from comfyserverless.graph.plan import Plan
-from comfyserverless.scheduling.open_runs import Line
+from comfyserverless.scheduling.policies.open_runs import Line
 
 _Order = tuple[int, float, int]
 _PLANS_KEPT = 64

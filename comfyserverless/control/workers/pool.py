@@ -138,12 +138,12 @@ class WorkerPool:
 
     def lost(self, worker: WorkerId) -> None:
         """Take back what a worker had, once."""
-        if self._joined.pop(worker, None) is not None:
+        if (known := self._joined.pop(worker, None)) is not None:
             level = logging.DEBUG if self._is_stopping else logging.WARNING
             log.log(level, "worker %s is lost", worker, extra={"worker": worker})
             self._processes.kill(worker)  # first: what it ran may run elsewhere at once
             self._let_go(worker)
-            self.dispatcher.worker_lost(worker)
+            self.dispatcher.worker_lost(worker, time.monotonic() - known.heard_at_s)
 
     # ---------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from comfyserverless.scheduling.config import SchedulingConfig
 from comfyserverless.scheduling.invocations import InvocationRecord
 from comfyserverless.scheduling.ledger import LaneLedger
 from comfyserverless.scheduling.policies.base import Choice, least_v_time_s
-from comfyserverless.scheduling.scoring import collect
+from comfyserverless.scheduling.policies.scoring import collect
 
 
 class RequestCountPolicy:

@@ -7,7 +7,7 @@ from comfyserverless.scheduling.backlog import Backlog
 from comfyserverless.scheduling.config import SchedulingConfig
 from comfyserverless.scheduling.ledger import LaneLedger
 from comfyserverless.scheduling.policies.base import Choice
-from comfyserverless.scheduling.scoring import best, collect
+from comfyserverless.scheduling.policies.scoring import best, collect
 
 TIE_S = 1e-9
 """vTimes closer than this are equal: sums of the same charges in another order differ in the last bits."""

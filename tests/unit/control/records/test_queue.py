@@ -6,7 +6,7 @@ from comfyserverless.control.records.queue import PromptQueue
 from comfyserverless.control.views import RunRecord
 from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
 from comfyserverless.graph.plan import Plan
-from comfyserverless.scheduling.open_runs import Line
+from comfyserverless.scheduling.policies.open_runs import Line
 
 PLAN = Plan({}, (), {})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from comfyserverless.scheduling.open_runs import Line, is_one_queue, most_running
+from comfyserverless.scheduling.policies.open_runs import Line, is_one_queue, most_running
 
 
 def test_a_tenant_has_as_many_runs_open_as_there_are_workers_whatever_others_have() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from comfyserverless.core.ids import PromptId, TenantId
 from comfyserverless.scheduling.invocations import InvocationRecord, RunRecord
-from comfyserverless.scheduling.scoring import best
+from comfyserverless.scheduling.policies.scoring import best
 from tests.support.scheduling import spec
 
 
