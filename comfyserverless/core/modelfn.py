@@ -88,8 +88,12 @@ def _ports(words: str) -> tuple[Port, ...]:
 #   x, y        where a part begins, in pixels; in latent.composite, as feather, in cells
 #   left ...    widths of the four sides in pixels
 #   color       0xRRGGBB
-#   start,      latent.slice: items of the batch
+#   start,      latent.slice, image.slice: items of the batch
 #   length
+#   first,      two batches that are combined; the second takes the size of the first
+#   second
+#   axis        what is flipped: `x` upside down, `y` left side right; concat and cut: along which axis
+#   turns       right angles, clockwise
 #   metadata    dict of texts by key (`prompt`, `workflow` ...: JSON texts), empty when saving without
 #   files       list of paths written under `directory`, one per batch item, named `{stem}_{index}.part`
 BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
@@ -143,6 +147,45 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec("image.pad", "cpu", "images left top right bottom feathering", "images mask"),
             _spec("image.canny", "cpu", "images low_threshold high_threshold", "images"),
             _spec("image.to_mask", "cpu", "images channel", "mask"),
+            _spec("image.batch", "cpu", "first second", "images"),
+            _spec("image.blend", "cpu", "first second factor mode", "images"),
+            _spec("image.composite", "cpu", "destination source mask x y resize_source", "images"),
+            _spec(
+                "image.porter_duff",
+                "cpu",
+                "source source_alpha destination destination_alpha mode",
+                "images mask",
+            ),
+            _spec("image.split_alpha", "cpu", "images", "images mask"),
+            _spec("image.join_alpha", "cpu", "images alpha", "images"),
+            _spec("image.stitch", "cpu", "first second direction matches_size spacing color", "images"),
+            _spec("image.blur", "cpu", "images radius sigma", "images"),
+            _spec("image.sharpen", "cpu", "images radius sigma alpha", "images"),
+            _spec("image.noise", "cpu", "images seed strength", "images"),
+            _spec("image.quantize", "cpu", "images colors dither", "images"),
+            _spec("image.morphology", "cpu", "images operation size", "images"),
+            _spec("image.flip", "cpu", "images axis", "images"),
+            _spec("image.rotate", "cpu", "images turns", "images"),
+            _spec("image.repeat", "cpu", "images amount", "images"),
+            _spec("image.slice", "cpu", "images start length", "images"),
+            _spec("image.frame", "cpu", "images width height color method", "images"),
+            _spec("image.color_mask", "cpu", "images color", "mask"),
+            _spec("image.to_yuv", "cpu", "images", "y u v"),
+            _spec("image.from_yuv", "cpu", "y u v", "images"),
+            _spec("mask.crop", "cpu", "mask x y width height", "mask"),
+            _spec("mask.threshold", "cpu", "mask value", "mask"),
+            _spec("latent.blend", "cpu", "first second factor", "samples"),
+            _spec("latent.interpolate", "cpu", "first second ratio", "samples"),
+            _spec("latent.sum", "cpu", "first second sign", "samples"),
+            _spec("latent.multiply", "cpu", "samples multiplier", "samples"),
+            _spec("latent.paste", "cpu", "destination source mask x y resize_source", "samples"),
+            _spec("latent.flip", "cpu", "samples axis", "samples"),
+            _spec("latent.rotate", "cpu", "samples turns", "samples"),
+            _spec("latent.crop", "cpu", "samples x y width height", "samples"),
+            _spec("latent.batch", "cpu", "first second", "samples"),
+            _spec("latent.concat", "cpu", "first second axis", "samples"),
+            _spec("latent.cut", "cpu", "samples axis index amount", "samples"),
+            _spec("latent.cut_to_batch", "cpu", "samples axis size", "samples"),
             _spec("mask.solid", "cpu", "value width height", "mask"),
             _spec("mask.invert", "cpu", "mask", "mask"),
             _spec("mask.to_image", "cpu", "mask", "images"),

@@ -43,6 +43,32 @@ class MaskInvert(HostFn):
         return {"mask": 1.0 - inputs["mask"]}
 
 
+class MaskCrop(HostFn):
+    """Cut a part out of masks."""
+
+    name = "mask.crop"
+    takes = "mask x y width height"
+    gives = "mask"
+
+    def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
+        """Return the part of at most width x height from (x, y) on; at least one pixel is left."""
+        mask = batch_of_masks(inputs["mask"])
+        x, y = min(inputs["x"], mask.shape[2] - 1), min(inputs["y"], mask.shape[1] - 1)
+        return {"mask": mask[:, y : y + inputs["height"], x : x + inputs["width"]]}
+
+
+class MaskThreshold(HostFn):
+    """Make a mask hard."""
+
+    name = "mask.threshold"
+    takes = "mask value"
+    gives = "mask"
+
+    def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
+        """Return 1 where the mask is above the value, else 0."""
+        return {"mask": (inputs["mask"] > inputs["value"]).float()}
+
+
 class MaskToImage(HostFn):
     """Show a mask as a gray image."""
 

@@ -10,6 +10,30 @@ from comfyserverless.functions.control import ControlNetRun
 from comfyserverless.functions.denoising import DenoiseNegative, DenoiseStep
 from comfyserverless.functions.edges import ImageCanny
 from comfyserverless.functions.image import ImageLoad, ImageLoadMask, ImageSave, ImageScale
+from comfyserverless.functions.images.colors import ImageColorMask, ImageFromYuv, ImageToYuv
+from comfyserverless.functions.images.combining import (
+    ImageBatch,
+    ImageBlend,
+    ImageComposite,
+    ImageJoinAlpha,
+    ImageSplitAlpha,
+    ImageStitch,
+)
+from comfyserverless.functions.images.filters import (
+    ImageBlur,
+    ImageMorphology,
+    ImageNoise,
+    ImageQuantize,
+    ImageSharpen,
+)
+from comfyserverless.functions.images.geometry import (
+    ImageFlip,
+    ImageFrame,
+    ImageRepeat,
+    ImageRotate,
+    ImageSlice,
+)
+from comfyserverless.functions.images.porter_duff import ImagePorterDuff
 from comfyserverless.functions.latent import (
     LatentComposite,
     LatentEmpty,
@@ -19,13 +43,29 @@ from comfyserverless.functions.latent import (
     LatentSlice,
     LatentUpscale,
 )
+from comfyserverless.functions.latents.changing import (
+    LatentBatch,
+    LatentBlend,
+    LatentConcat,
+    LatentCrop,
+    LatentCut,
+    LatentCutToBatch,
+    LatentFlip,
+    LatentInterpolate,
+    LatentPaste,
+    LatentRotate,
+    LatentScale,
+    LatentSum,
+)
 from comfyserverless.functions.mask import (
     ImageToMask,
     MaskComposite,
+    MaskCrop,
     MaskFeather,
     MaskGrow,
     MaskInvert,
     MaskSolid,
+    MaskThreshold,
     MaskToImage,
 )
 from comfyserverless.functions.sample import SampleBegin, SampleEnd
@@ -69,6 +109,40 @@ FUNCTIONS: Mapping[str, ModelFn] = MappingProxyType(
             MaskGrow(),
             MaskFeather(),
             MaskComposite(),
+            MaskCrop(),
+            MaskThreshold(),
+            ImageBatch(),
+            ImageBlend(),
+            ImageComposite(),
+            ImagePorterDuff(),
+            ImageSplitAlpha(),
+            ImageJoinAlpha(),
+            ImageStitch(),
+            ImageBlur(),
+            ImageSharpen(),
+            ImageNoise(),
+            ImageQuantize(),
+            ImageMorphology(),
+            ImageFlip(),
+            ImageRotate(),
+            ImageRepeat(),
+            ImageSlice(),
+            ImageFrame(),
+            ImageColorMask(),
+            ImageToYuv(),
+            ImageFromYuv(),
+            LatentBlend(),
+            LatentInterpolate(),
+            LatentSum(),
+            LatentScale(),
+            LatentPaste(),
+            LatentFlip(),
+            LatentRotate(),
+            LatentCrop(),
+            LatentBatch(),
+            LatentConcat(),
+            LatentCut(),
+            LatentCutToBatch(),
         )
     }
 )

@@ -108,6 +108,28 @@ NODES = (
         outputs=(OutputSpec("MASK"),),
     ),
     NodeDeclaration(
+        name="CropMask",
+        category="mask",
+        python_module=_MODULE,
+        lower=_masked("mask.crop", "x", "y", "width", "height"),
+        inputs=(
+            socket("mask", "MASK"),
+            _length("x"),
+            _length("y"),
+            _length("width", 512, least=1),
+            _length("height", 512, least=1),
+        ),
+        outputs=(OutputSpec("MASK"),),
+    ),
+    NodeDeclaration(
+        name="ThresholdMask",
+        category="mask",
+        python_module=_MODULE,
+        lower=_masked("mask.threshold", "value"),
+        inputs=(socket("mask", "MASK"), number("value", 0.5, 0.0, 1.0, step=0.01)),
+        outputs=(OutputSpec("MASK"),),
+    ),
+    NodeDeclaration(
         name="MaskComposite",
         category="mask",
         python_module=_MODULE,

@@ -16,6 +16,9 @@ from comfyserverless.nodes import (
     sampling,
     vae,
 )
+from comfyserverless.nodes.images import changing as image_changing
+from comfyserverless.nodes.images import combining as image_combining
+from comfyserverless.nodes.latents import changing as latent_changing
 
 
 class Registry:
@@ -44,7 +47,10 @@ BUILTIN: Declarations = Registry(
         *conditioning.NODES,
         *vae.NODES,
         *latent.NODES,
+        *latent_changing.NODES,
         *image.NODES,
+        *image_combining.NODES,
+        *image_changing.NODES,
         *mask.NODES,
         *inpaint.NODES,
         *controlnet.NODES,

@@ -8,6 +8,8 @@ from comfyserverless.graph.declaration import FileChoices, InputSpec
 
 MAX_RESOLUTION_PX = 16384
 MAX_SEED = 2**64 - 1
+QUARTER_TURNS = ("none", "90 degrees", "180 degrees", "270 degrees")
+"""Choices of the nodes that turn something; the place of a choice is the number of right angles."""
 
 
 def socket(name: str, kind: str) -> InputSpec:
@@ -38,6 +40,11 @@ def switch(name: str, default: bool) -> InputSpec:
 def combo(name: str, choices: tuple[str, ...]) -> InputSpec:
     """Declare a combo with fixed choices."""
     return InputSpec(name, choices)
+
+
+def choice(name: str, choices: tuple[str, ...], **options: Any) -> InputSpec:
+    """Declare a combo in the form of ComfyUI's newer nodes."""
+    return InputSpec(name, choices, {"multiselect": False, **options})
 
 
 def model_file(name: str, folder: str) -> InputSpec:

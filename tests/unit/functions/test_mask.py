@@ -35,6 +35,17 @@ def test_inverted_mask_keeps_what_was_masked() -> None:
     assert torch.equal(call("mask.invert", mask=mask), 1.0 - mask)
 
 
+def test_cropped_mask_keeps_at_least_one_pixel() -> None:
+    mask = masks(2, 4, 5)
+    assert torch.equal(call("mask.crop", mask=mask, x=1, y=2, width=9, height=1), mask[:, 2:3, 1:])
+    assert torch.equal(call("mask.crop", mask=mask, x=9, y=9, width=1, height=1), mask[:, 3:, 4:])
+
+
+def test_threshold_makes_a_mask_hard() -> None:
+    mask = torch.tensor([[[0.2, 0.5, 0.7]]])
+    assert call("mask.threshold", mask=mask, value=0.5).tolist() == [[[0.0, 0.0, 1.0]]]
+
+
 @pytest.mark.parametrize("shape", [(2, 4, 5), (4, 5), (2, 1, 4, 5)])
 def test_mask_becomes_a_gray_image(shape: tuple[int, ...]) -> None:
     mask = masks(*shape)
