@@ -34,7 +34,7 @@ def served(folder: Path, flags: Sequence[str], threads: int, workers: int = 1) -
     flags: more flags of `serve`; threads: of torch, in each worker. Its log is `server.log` in the folder.
     Raises BenchError.
     """
-    port = _free_port()
+    port = free_port()
     command = [sys.executable, "-m", "comfyserverless", "serve", "--port", str(port)]
     command += ["--workers", str(workers), "--base-directory", str(folder), "--threads", str(threads), *flags]
     log = folder / "server.log"
@@ -90,7 +90,8 @@ def _wait_ready(url: str, process: subprocess.Popen[str], log: Path, workers: in
     raise BenchError(f"the server did not start:\n{log.read_text()}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a TCP port of the loopback interface that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
