@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,33 @@ from torch import Tensor
 
 from comfyserverless.bench.direct import file_ref
 from comfyserverless.core.values import ControlNetRef, ModelRef
+from comfyserverless.models.families.base import ModelFacts
 from comfyserverless.models.pool import ModelPool
 
 _TOKENS = 77
 _ENTRIES = 2
 """Positive and negative go through the networks together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """Inputs of one call of a diffusion model, of so many entries; adm: None if the model takes none."""
+
+    x_in: Tensor
+    timesteps: Tensor
+    context: Tensor
+    adm: Tensor | None
+
+    @classmethod
+    def of(cls, facts: ModelFacts, size_px: int, entries: int) -> Example:
+        """Draw inputs for a picture of size_px x size_px, the same ones every time."""
+        random, cells = torch.Generator().manual_seed(0), size_px // facts.downscale_px
+        return cls(
+            torch.randn((entries, facts.latent_channels, cells, cells), generator=random),
+            torch.full((entries,), 500.0),
+            torch.randn((entries, _TOKENS, facts.context_width), generator=random),
+            None if facts.adm_width is None else torch.randn((entries, facts.adm_width), generator=random),
+        )
 
 
 class _Watched(Sequence[Tensor]):
@@ -50,27 +73,20 @@ class Parts:
     def __init__(self, checkpoint: Path, control_net: Path, size_px: int) -> None:
         pool = ModelPool(torch.device("cpu"))
         model = ModelRef(file_ref(checkpoint))
-        facts = pool.facts(model)
-        cells = size_px // facts.downscale_px
-        random = torch.Generator().manual_seed(0)
         self._network = pool.diffusion(model)
         self._control_net = pool.controlnet(ControlNetRef(file_ref(control_net)))
-        self._inputs = (
-            torch.randn((_ENTRIES, facts.latent_channels, cells, cells), generator=random),
-            torch.full((_ENTRIES,), 500.0),
-            torch.randn((_ENTRIES, _TOKENS, facts.context_width), generator=random),
-        )
-        width = facts.adm_width
-        self._adm = None if width is None else torch.randn((_ENTRIES, width), generator=random)
+        self._example = Example.of(pool.facts(model), size_px, _ENTRIES)
         self._hint = torch.zeros((1, 3, size_px, size_px))
 
     @torch.inference_mode()
     def measure(self) -> dict[str, float]:
         """Run the ControlNet, then the network with what it made; returns the seconds of each part."""
+        example = self._example
+        inputs = (example.x_in, example.timesteps, example.context)
         begin_s = time.perf_counter()
-        residuals = _Watched(self._control_net.residuals(*self._inputs, self._hint, self._adm))
+        residuals = _Watched(self._control_net.residuals(*inputs, self._hint, example.adm))
         middle_s = time.perf_counter()
-        self._network.predict(*self._inputs, self._adm, residuals)
+        self._network.predict(*inputs, example.adm, residuals)
         end_s = time.perf_counter()
         assert residuals.read_at_s is not None
         return {

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from comfyserverless.control.files import demo_models_folder
@@ -20,10 +20,27 @@ MEASUREMENTS: Mapping[str, str] = {
     "switch": "tenants with models of their own, in turn on memory for fewer",
     "lora": "a LoRA that is new to a warm base",
     "controlnet": "two workers against one, with one and two ControlNets",
+    "guidance": "both branches of guidance in one batch against calls of their own, on one worker and two",
     "recovery": "pictures whose workers are killed at random moments",
 }
-_DEFAULT_ROUNDS = {"overhead": 9, "load": 11, "switch": 3, "lora": 9, "controlnet": 3, "recovery": 1}
-_DEFAULT_STEPS = {"overhead": 20, "load": 1, "switch": 4, "lora": 8, "controlnet": 20, "recovery": 20}
+_DEFAULT_ROUNDS = {
+    "overhead": 9,
+    "load": 11,
+    "switch": 3,
+    "lora": 9,
+    "controlnet": 3,
+    "guidance": 3,
+    "recovery": 1,
+}
+_DEFAULT_STEPS = {
+    "overhead": 20,
+    "load": 1,
+    "switch": 4,
+    "lora": 8,
+    "controlnet": 20,
+    "guidance": 20,
+    "recovery": 20,
+}
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -98,12 +115,8 @@ def _run(arguments: argparse.Namespace) -> int:
     if name == "load":
         return _run_apart(arguments, {"link_gbps": arguments.link_gbps})
     checkpoint = _file("--checkpoint", arguments.checkpoint)
-    if name == "overhead":
-        return _run_overhead(arguments, checkpoint)
-    if name == "controlnet":
-        return _run_controlnet(arguments, checkpoint)
-    if name == "recovery":
-        return _run_recovery(arguments, checkpoint)
+    if name in _OVER_HTTP:
+        return _OVER_HTTP[name](arguments, checkpoint)
     options: dict[str, object] = {
         "checkpoint": str(checkpoint),
         "steps": arguments.steps,
@@ -145,6 +158,14 @@ def _run_controlnet(arguments: argparse.Namespace, checkpoint: Path) -> int:
     return 0
 
 
+def _run_guidance(arguments: argparse.Namespace, checkpoint: Path) -> int:
+    from comfyserverless.bench.guidance.gain import measure, show
+    from comfyserverless.bench.workload import Workload
+
+    show(measure(Workload(checkpoint, arguments.steps, arguments.size, arguments.threads), arguments.rounds))
+    return 0
+
+
 def _run_recovery(arguments: argparse.Namespace, checkpoint: Path) -> int:
     from comfyserverless.bench.recovery import RecoveryOptions, measure, show
 
@@ -163,6 +184,15 @@ def _run_recovery(arguments: argparse.Namespace, checkpoint: Path) -> int:
     )
     show(result)
     return 0 if result["completed"] == result["identical"] == result["kills"] else 1
+
+
+#: measurements of whole servers, which are processes of their own anyway
+_OVER_HTTP: Mapping[str, Callable[[argparse.Namespace, Path], int]] = {
+    "overhead": _run_overhead,
+    "controlnet": _run_controlnet,
+    "guidance": _run_guidance,
+    "recovery": _run_recovery,
+}
 
 
 def _run_apart(arguments: argparse.Namespace, options: Mapping[str, object]) -> int:

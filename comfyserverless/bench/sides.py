@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -94,12 +94,15 @@ class DirectSide:
 
 
 @contextmanager
-def serving(workload: Workload, folder: Path) -> Iterator[ServerSide]:
+def serving(
+    workload: Workload, folder: Path, flags: Sequence[str] = (), workers: int = 1
+) -> Iterator[ServerSide]:
     """Start a server whose only models folder holds the checkpoint; stop it in the end."""
     checkpoints = folder / "models" / "checkpoints"
     checkpoints.mkdir(parents=True)
     (checkpoints / workload.checkpoint.name).symlink_to(workload.checkpoint)
-    with served(folder, ["--cache-none"], workload.threads) as url, asking(url, workload) as side:
+    given = ["--cache-none", *flags]
+    with served(folder, given, workload.threads, workers) as url, asking(url, workload) as side:
         yield side
 
 

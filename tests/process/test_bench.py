@@ -65,6 +65,15 @@ def test_a_second_worker_draws_the_same_pictures_with_control_nets() -> None:
     assert last["speedup"].keys() == last["of_bound"].keys() == {"1", "2"}
 
 
+def test_split_guidance_draws_the_same_picture_on_one_worker_and_two() -> None:
+    done = bench("--rounds", "1", "--steps", "3", "--size", "64", measurement="guidance")
+    assert done.returncode == 0, done.stderr
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (last["bench"], last["identical"], last["measured_steps"]) == ("guidance", True, 2)
+    assert 0 < last["bound"] < 4
+    assert last["of_bound"] > 0 < last["batched_vs_split_one_worker"]
+
+
 def test_pictures_whose_workers_are_killed_lose_no_more_than_k_steps(tiny_models: Path) -> None:
     done = bench(
         "--checkpoint",

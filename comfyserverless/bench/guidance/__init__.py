@@ -1,0 +1,1 @@
+"""Measure whether the two branches of guidance should be calls apart: `gain` compares, `parts` bounds."""
