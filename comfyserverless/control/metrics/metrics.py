@@ -32,7 +32,8 @@ class Metrics:
         find: Callable[[TenantId, PromptId], RunRecord | None],
         look: Callable[[], Sight],
     ) -> None:
-        disable_created_metrics()  # a series more for each, which says when its labels came up first
+        # A series more for each, which says when its labels came up first.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry(auto_describe=False)
         self._look = look
         labels = TenantLabels(names)
