@@ -39,7 +39,9 @@ class Metrics:
         labels = TenantLabels(names)
         prompts = PromptMetrics(self.registry, labels, find)
         self.on_notice = prompts.on_notice
-        meter.listen(StayMetrics(self.registry, labels).on_measured)
+        stays = StayMetrics(labels)
+        meter.listen(stays.on_measured)
+        self.registry.register(stays)
         self._state = StateCollector(labels)
         self.registry.register(self._state)
         ProcessCollector(registry=self.registry)
