@@ -36,8 +36,12 @@ class Window:
 
     def screenshot(self, name: str) -> None:
         """Save what the page looks like now under build/screenshots."""
+        self.page.screenshot(path=self.screenshot_path(name))
+
+    def screenshot_path(self, name: str) -> Path:
+        """Return where a screenshot of this name goes."""
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=SCREENSHOTS / f"{name}.png")
+        return SCREENSHOTS / f"{name}.png"
 
 
 def is_expected(message: ConsoleMessage) -> bool:

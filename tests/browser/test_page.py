@@ -100,15 +100,6 @@ def test_user_with_own_checkpoints_starts_with_a_graph_that_runs_here(
     expect(window.page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_workers_tab_shows_the_worker(window: Window, server: RunningServer) -> None:
-    window.page.goto(server.url)
-    window.page.get_by_role("button", name="Workers").click(timeout=60_000)
-    expect(window.page.locator("[data-worker]")).to_have_count(1, timeout=30_000)
-    expect(window.page.locator("[data-worker]")).to_contain_text("Arena", timeout=60_000)
-    expect(window.page.locator("[data-problem]")).to_have_count(0)
-    window.screenshot("workers_tab")
-
-
 def is_red(pixel: Any) -> bool:
     """Tell whether an RGB pixel is clearly red."""
     red, green, blue = pixel

@@ -1,0 +1,66 @@
+"""Prove with a real browser that nodes say after a run what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.browser.conftest import Window
+from tests.support.server import RunningServer
+
+pytestmark = pytest.mark.timeout(240)
+
+BADGES = """() => Object.fromEntries(window.app.graph.nodes.map((node) => [
+  node.type === "CLIPTextEncode" ? `CLIPTextEncode ${node.id}` : node.type,
+  node.badges.map((badge) => (typeof badge === "function" ? badge() : badge).text).filter(Boolean).join(),
+]))"""
+SAMPLER = f"({BADGES})().KSampler"
+
+
+def run(window: Window, expected: str) -> dict[str, str]:
+    """Run the graph until the sampler's badge matches; returns the badges of all nodes by type."""
+    window.page.get_by_test_id("queue-button").click()
+    window.page.wait_for_function(f"new RegExp({expected!r}).test({SAMPLER})", timeout=120_000)
+    badges: dict[str, str] = window.page.evaluate(BADGES)
+    return badges
+
+
+def test_nodes_say_what_they_cost_and_what_was_cached(
+    window: Window, start_server: Callable[..., RunningServer]
+) -> None:
+    window.open(start_server().url)
+    page = window.page
+    assert not any(page.evaluate(BADGES).values())
+    first = run(window, r"^\d")
+    assert "load" in first["KSampler"] or "load" in "".join(first.values()), "the first run loads weights"
+    assert first["VAEDecode"]
+    window.screenshot("cost_badges")
+
+    sampler = "window.app.graph.nodes.find((node) => node.type === 'KSampler')"
+    page.evaluate(f"{sampler}.widgets.find((each) => each.name === 'steps').value = 7")
+    second = run(window, rf"^(?!{first['KSampler'].split(' (')[0]})\d")
+    assert [text for name, text in second.items() if name.startswith("CLIPTextEncode")] == ["cached"] * 2
+    window.screenshot("cost_badges_cached")
+
+    page.evaluate("window.app.extensionManager.setting.set('comfyserverless.costBadges', false)")
+    page.wait_for_function(f"{SAMPLER} === ''")
+    page.evaluate("window.app.extensionManager.setting.set('comfyserverless.costBadges', true)")
+    page.wait_for_function(f"{SAMPLER} !== ''")
+    page.evaluate(f"window.app.graph.remove({sampler})")
+    page.wait_for_timeout(300)  # the canvas draws what is left
+    assert page.evaluate(BADGES)["VAEDecode"]
+
+
+def test_page_works_on_where_costs_cannot_be_read(
+    window: Window, start_server: Callable[..., RunningServer]
+) -> None:
+    page = window.page
+    page.route("**/api/usage/prompts/**", lambda route: route.abort())
+    window.open(start_server().url)
+    page.get_by_test_id("queue-button").click()
+    shown = "window.app.graph.nodes.find((node) => node.type === 'SaveImage').imgs?.length === 1"
+    page.wait_for_function(shown, timeout=120_000)
+    page.wait_for_timeout(500)
+    assert not any(page.evaluate(BADGES).values())
+    window.problems.clear()  # the browser reports the aborted request

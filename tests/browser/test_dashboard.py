@@ -1,0 +1,177 @@
+"""Prove with a real browser that an operator sees tenants, queue, workers and cost; a tenant only its own."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Window
+from tests.browser.test_login import log_in
+from tests.support.server import RunningServer
+from tests.support.tenants import add_tenant
+
+pytestmark = pytest.mark.timeout(300)
+
+THEMES = ("dark", "light")
+WIDTHS = (1280, 480)
+
+
+def prompt(seed: int, steps: int = 20) -> dict[str, Any]:
+    """Return a graph of the demo model."""
+    return {
+        "1": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "shapes_v2.safetensors"}},
+        "2": {"class_type": "CLIPTextEncode", "inputs": {"clip": ["1", 1], "text": "a red circle"}},
+        "4": {"class_type": "EmptyLatentImage", "inputs": {"width": 64, "height": 64, "batch_size": 1}},
+        "5": {
+            "class_type": "KSampler",
+            "inputs": {
+                "model": ["1", 0],
+                "positive": ["2", 0],
+                "negative": ["2", 0],
+                "latent_image": ["4", 0],
+                "seed": seed,
+                "steps": steps,
+                "cfg": 4.0,
+                "sampler_name": "euler",
+                "scheduler": "normal",
+                "denoise": 1.0,
+            },
+        },
+        "6": {"class_type": "VAEDecode", "inputs": {"samples": ["5", 0], "vae": ["1", 2]}},
+        "7": {"class_type": "SaveImage", "inputs": {"images": ["6", 0], "filename_prefix": "dash"}},
+    }
+
+
+def submit(server: RunningServer, token: str, seed: int, steps: int = 20) -> str:
+    """Send a prompt as a tenant; returns its id."""
+    body = json.dumps({"prompt": prompt(seed, steps)}).encode()
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+    request = urllib.request.Request(f"{server.url}/prompt", body, headers)
+    with urllib.request.urlopen(request) as answer:
+        return str(json.load(answer)["prompt_id"])
+
+
+def open_dashboard(window: Window, server: RunningServer, token: str) -> None:
+    window.page.goto(server.url)
+    log_in(window, token)
+    window.page.goto(f"{server.url}/dashboard")
+    expect(window.page.locator(".csl-live")).to_have_text("Live", timeout=30_000)
+
+
+def take_screenshots(window: Window, name: str) -> None:
+    """Save the whole page in both themes and in both widths; nothing may stick out at the side."""
+    page = window.page
+    for theme in THEMES:
+        page.emulate_media(color_scheme=theme)
+        for width in WIDTHS:
+            page.set_viewport_size({"width": width, "height": 900})
+            page.wait_for_timeout(200)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            page.screenshot(path=window.screenshot_path(f"{name}_{theme}_{width}"), full_page=True)
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_operator_sees_how_two_tenants_share_a_worker(
+    window: Window, start_server: Callable[..., RunningServer], tmp_path: Path
+) -> None:
+    base = tmp_path / "server0"
+    alice, bob = add_tenant(base, "alice", "--operator"), add_tenant(base, "bob")
+    server = start_server()
+    page = window.page
+    open_dashboard(window, server, alice)
+    expect(page.locator("[data-tile=Workers]")).to_contain_text("1 / 1", timeout=60_000)
+    expect(page.locator(".csl-queue")).to_contain_text("Nothing waits and nothing runs.")
+
+    long = submit(server, alice, 1, steps=4000)
+    ids = {long, *(submit(server, token, seed, steps=600) for seed in (2, 3, 4) for token in (alice, bob))}
+    rows = page.locator("[data-prompt]")
+    expect(rows).to_have_count(len(ids), timeout=30_000)
+    assert set(rows.evaluate_all("(all) => all.map((each) => each.dataset.prompt)")) == ids
+    for name in ("alice", "bob"):
+        expect(page.locator(f"[data-tenant={name}]")).to_contain_text("%")
+    page.wait_for_function(
+        "new Set([...document.querySelectorAll('[data-bar]')].map((bar) => bar.style.fill)).size >= 2"
+    )
+    page.wait_for_function("document.querySelectorAll('.csl-area').length >= 2")
+    expect(page.locator("[data-worker=w0]")).to_contain_text("unet", timeout=30_000)
+    page.wait_for_timeout(12_000)  # let the charts fill
+    page.locator("[data-bar]").last.hover()
+    expect(page.locator(".csl-tip")).to_contain_text("Prompt")
+    page.locator("h1").hover()
+    take_screenshots(window, "dashboard")
+
+    expect(rows.filter(has_text="bob").get_by_role("button")).to_have_count(0)
+    cancel = page.get_by_role("button", name=f"Cancel prompt {long}")
+    cancel.focus()
+    page.wait_for_timeout(2_500)
+    expect(cancel).to_be_focused()  # redraws keep what the user has in hand
+    cancel.press("Enter")
+    expect(page.locator(f"[data-prompt='{long}']")).to_have_count(0, timeout=30_000)
+
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator(".csl-live")).to_have_text("Paused")
+    window.page.get_by_role("button", name="Theme: system").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+
+
+def test_tenant_sees_only_its_own_and_is_told_when_the_session_ends(
+    window: Window, start_server: Callable[..., RunningServer], tmp_path: Path
+) -> None:
+    base = tmp_path / "server0"
+    alice, bob = add_tenant(base, "alice"), add_tenant(base, "bob")
+    server = start_server()
+    open_dashboard(window, server, bob)
+    page = window.page
+    expect(page.locator("[data-tile=Workers]")).to_contain_text("1 / 1", timeout=60_000)
+    submit(server, alice, 1, steps=300)
+    own = submit(server, bob, 2, steps=300)
+    expect(page.locator("[data-prompt]")).to_have_count(1, timeout=30_000)
+    expect(page.locator("[data-prompt]")).to_have_attribute("data-prompt", own)
+    page.wait_for_function("document.querySelectorAll('[data-bar]').length >= 1", timeout=60_000)
+    assert "alice" not in page.locator("body").inner_text()
+    take_screenshots(window, "dashboard_tenant")
+    page.context.clear_cookies()
+    expect(page.get_by_role("link", name="Log in")).to_be_visible(timeout=30_000)
+    assert own[:8] not in page.locator("main").inner_text()
+    window.problems.clear()  # the browser reports the refusal as an error
+
+
+def test_page_of_a_server_that_is_gone_keeps_its_picture_and_says_so(
+    window: Window, start_server: Callable[..., RunningServer]
+) -> None:
+    server = start_server()
+    page = window.page
+    page.goto(f"{server.url}/dashboard")
+    expect(page.locator("[data-worker]")).to_have_count(1, timeout=60_000)
+    server.stop()
+    expect(page.get_by_role("alert")).to_contain_text("cannot be reached", timeout=30_000)
+    expect(page.locator("[data-worker]")).to_have_count(1)
+    window.problems.clear()  # the browser reports the lost server as an error
+
+
+def test_sidebar_shows_the_dashboard_in_the_theme_of_the_editor(window: Window, server: RunningServer) -> None:
+    page = window.page
+    page.goto(server.url)
+    page.get_by_role("button", name="Dashboard").click(timeout=60_000)
+    expect(page.locator("[data-worker]")).to_have_count(1, timeout=30_000)
+    expect(page.locator("[data-worker]")).to_contain_text("Arena", timeout=60_000)
+    expect(page.locator(".csl-problem")).to_have_count(0)
+    expect(page.locator(".csl-sidebar")).to_have_attribute("data-theme", "dark")
+    window.screenshot("dashboard_sidebar_dark")
+    page.evaluate("window.app.extensionManager.setting.set('Comfy.ColorPalette', 'light')")
+    expect(page.locator(".csl-sidebar")).to_have_attribute("data-theme", "light")
+    window.screenshot("dashboard_sidebar_light")
+    page.evaluate("window.app.extensionManager.setting.set('Comfy.ColorPalette', 'dark')")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.get_by_role("button", name="Dashboard").click()
+    page.wait_for_timeout(300)
+    asked.clear()
+    page.wait_for_timeout(2_500)
+    assert not [url for url in asked if "overview" in url], "a closed tab asks nothing"
