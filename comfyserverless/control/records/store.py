@@ -34,6 +34,9 @@ _TIDY_EVERY_S = 600.0
 _PATIENCE_S = 15.0
 """How long a failed write says that others would fail: a server that nobody asks would never find out."""
 
+_STUCK_S = 5.0
+"""A commit that takes longer is a database that cannot be written now."""
+
 _READ_PATIENCE_S = 2.0
 """How long a reader waits for changes that cannot be written; then it reads what is there."""
 
@@ -58,6 +61,8 @@ class RecordStore:
         self._is_failing = False
         #: when a write failed last, in monotonic seconds; only of interest while failing
         self._failed_s = 0.0
+        #: when the commit in progress began, None between commits
+        self._writing_since_s: float | None = None
         self._writer = threading.Thread(target=self._write_all, name="records-writer", daemon=True)
         self._reader = ThreadPoolExecutor(1, "records-reader")
         self._writer.start()
@@ -71,8 +76,13 @@ class RecordStore:
         return self._await(change)
 
     def can_write(self) -> bool:
-        """Tell whether changes can be written: False for a while after one could not; then it is worth a try."""
-        return not self._is_failing or time.monotonic() - self._failed_s > _PATIENCE_S
+        """Tell whether changes can be written, as far as is known.
+
+        False for a while after one could not (then it is worth a try), and while one takes very long.
+        """
+        now_s, since_s = time.monotonic(), self._writing_since_s
+        is_stuck = since_s is not None and now_s - since_s > _STUCK_S
+        return not is_stuck and (not self._is_failing or now_s - self._failed_s > _PATIENCE_S)
 
     async def settled(self) -> None:
         """Wait until everything that was noted before is written, or for a while if it cannot be."""
@@ -161,7 +171,11 @@ class RecordStore:
         changes = [pending.change for pending in batch if pending.change is not None]
         _sync_files(changes)
         if changes:
-            self._backend.commit(changes, time.time_ns() // 1_000_000)
+            self._writing_since_s = time.monotonic()
+            try:
+                self._backend.commit(changes, time.time_ns() // 1_000_000)
+            finally:
+                self._writing_since_s = None
 
     def _commit_apart(self, batch: list[_Pending], error: Exception) -> None:
         """Find the change that no backend can write, so that it costs no other one; it is given up."""

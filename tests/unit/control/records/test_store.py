@@ -132,6 +132,35 @@ async def test_change_that_no_database_can_hold_costs_no_other(
     assert "given up" in caplog.text
 
 
+async def test_store_that_failed_says_so_for_a_while_and_until_it_writes_again(
+    store: RecordStore, backend: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert store.can_write()
+    backend.failures = 1
+    with pytest.raises(CapacityError):
+        await store.write(Accepted(waiting("a"), 0))
+    assert not store.can_write()
+    with monkeypatch.context() as later:
+        later.setattr(store_module, "_PATIENCE_S", 0.0)
+        assert store.can_write(), "nobody would ever find out that it works again"
+    await store.write(Accepted(waiting("b"), 0))
+    assert store.can_write()
+
+
+async def test_store_whose_commit_does_not_end_says_so(
+    store: RecordStore, backend: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "_STUCK_S", 0.01)
+    backend.gate.clear()
+    write = store.write(Accepted(waiting("a"), 0))
+    async with asyncio.timeout(5):
+        while store.can_write():  # noqa: ASYNC110  (a thread is waited for)
+            await asyncio.sleep(0.005)
+    backend.gate.set()
+    await write
+    assert store.can_write()
+
+
 async def test_waiter_that_is_gone_holds_up_nobody(store: RecordStore, backend: Watched) -> None:
     backend.gate.clear()
     gone, waits = store.write(Accepted(waiting("a"), 1)), store.write(Accepted(waiting("b"), 2))
