@@ -177,6 +177,7 @@ class Runs:
         if self.is_stopping and record.status is RunStatus.INTERRUPTED and not self._prompts.is_stopped(record):
             self._prompts.park(record)
         else:
+            self._admission.book.write()  # first: what it cost is on disk when its end is
             self._prompts.end(record, publisher.folders)
 
     def _signatures_in_use(self, tenant: TenantId) -> set[Hashable | None]:

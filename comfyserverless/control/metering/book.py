@@ -1,9 +1,9 @@
 """Keep the accounts of use: what every stay in a lane has used, by day and by prompt, through every restart.
 
-Stays are added up in memory and written about once a second, so a crash of the server forgets what was used in
-its last second, and nothing is counted twice. A prompt that runs again after a crash costs what both tries
-took. A result that was kept for later prompts and is lost is made again at the expense of the prompt that made
-it. A stay belongs to the UTC day on which it ends.
+Stays are added up in memory and written about once a second, and when a prompt ends. So a crash of the server
+forgets what was used in its last second, and nothing is counted twice. A prompt that runs again after a crash
+costs what both tries took. A result that was kept for later prompts and is lost is made again at the expense of
+the prompt that made it. A stay belongs to the UTC day on which it ends.
 """
 
 from __future__ import annotations

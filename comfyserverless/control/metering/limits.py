@@ -35,7 +35,7 @@ class Admission:
     ) -> None:
         self.tenants = tenants
         self._queue = queue
-        self._book = book
+        self.book = book
         self._clock_ms = clock_ms
         #: all and only tenants whose waiting prompts were held back when they were last looked at
         self._held: set[TenantId] = set()
@@ -50,7 +50,7 @@ class Admission:
         if not self._is_spent(tenant, limits):
             return None
         wait_s = until_next_day_s(self._clock_ms())
-        used_s = self._book.today_s(tenant)["gpu"]
+        used_s = self.book.today_s(tenant)["gpu"]
         details = (
             f"{used_s:.1f} of {limits.max_gpu_s_per_day:g} GPU seconds of today are used; they start anew at"
             f" {self._next_day()}, in {wait_s} s"
@@ -78,7 +78,7 @@ class Admission:
 
     def _is_spent(self, tenant: TenantId, limits: Limits) -> bool:
         limit_s = limits.max_gpu_s_per_day
-        return limit_s is not None and self._book.today_s(tenant)["gpu"] >= limit_s
+        return limit_s is not None and self.book.today_s(tenant)["gpu"] >= limit_s
 
     def _hold(self, tenant: TenantId, look_again: Callable[[], None]) -> None:
         if tenant not in self._held:

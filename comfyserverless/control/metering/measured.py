@@ -17,9 +17,9 @@ class Measured:
 
     queued_s: since all its inputs were there, until it got the lane. held_s: in the lane, as the scheduler saw
     it, the way to the worker and back included. charged_s: seconds of service that its tenant was charged for,
-    before weights; the timing's total and what of its waited_s others wanted the lane for, and for a lost worker
-    (whose timing nobody knows) what counts of held_s.
-    ended_s: on the dispatcher's clock (monotonic seconds).
+    before weights; the timing's total and what of its waited_s others wanted the lane for, and for a lost
+    worker (whose timing nobody knows) what counts of held_s. ended_s: on the dispatcher's clock (monotonic
+    seconds).
     """
 
     spec: InvocationSpec
