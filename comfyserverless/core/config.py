@@ -27,6 +27,9 @@ class Folders:
 LEAST_GIVEN_ARENA_BYTES = 64 << 20
 """The smallest arena that may be asked for: one picture of 1024x1024 and what is made on the way to it."""
 
+LEAST_WEIGHTS_BYTES = 256 << 20
+"""The least that results in a GPU's memory must leave to weights there: a large layer, and the one after it."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:

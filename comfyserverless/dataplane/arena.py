@@ -27,12 +27,16 @@ class LocalArena(ABC):
 
     path: what peers attach it by; size_bytes: of the whole region; device: where its tensors are.
     reads_into_arena: peers' blocks can be read only into blocks of this arena (else: into any memory).
+    device_bytes: what the region takes of the memory that the budget of weights counts. Regions in shared
+    memory take nothing of it, also where models compute in host memory: sizing gives results and weights
+    shares of their own there, and what of a region holds no block costs nothing.
     """
 
     path: str
     size_bytes: int
     device: torch.device
     reads_into_arena: bool
+    device_bytes: int = 0
 
     @abstractmethod
     def allocate(self, size_bytes: int) -> int:

@@ -70,6 +70,7 @@ class NvshmemArena(LocalArena):
         self._scratch_lock = threading.Lock()
         library.start(uid, place.rank, place.ranks)
         self._base = library.allocate(self.size_bytes)
+        self.device_bytes = self.size_bytes  # the region is the GPU's, as weights are
 
     def allocate(self, size_bytes: int) -> int:
         """See LocalArena."""

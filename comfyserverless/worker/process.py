@@ -10,6 +10,7 @@ import torch
 
 from comfyserverless.core.errors import ConfigError
 from comfyserverless.core.zygote import SpawnWorker, ZygoteOptions
+from comfyserverless.dataplane.arena import LocalArena
 from comfyserverless.dataplane.store import TensorStore
 from comfyserverless.functions.registry import FUNCTIONS
 from comfyserverless.models.pool import ModelPool, PoolOptions
@@ -29,12 +30,11 @@ def run_worker(options: ZygoteOptions, request: SpawnWorker) -> int:
     """Run a worker in this process until the end; return the exit code."""
     torch.set_num_threads(request.threads or options.threads or default_threads())
     device = devices.choose_device(options.device, request.device_index)
-    pool = ModelPool(device, _pool_options(request, device))
     store: TensorStore | None = None
     try:
         with dial(request.link) as connection:
             link = Link(connection)
-            arena = open_arena(request, device, link)
+            pool, arena = open_memory(request, device, link)
             store = TensorStore(request.worker, arena)
             parts = Parts(
                 worker=request.worker,
@@ -56,6 +56,18 @@ def run_worker(options: ZygoteOptions, request: SpawnWorker) -> int:
         if store is not None:
             store.close()
     return 0
+
+
+def open_memory(request: SpawnWorker, device: torch.device, link: Link) -> tuple[ModelPool, LocalArena]:
+    """Return the worker's models and its arena, which takes its place in the device's memory first.
+
+    Raises what `open_arena` raises, and ConfigError.
+    """
+    options = _pool_options(request, device)
+    arena = open_arena(request, device, link, options.device_bytes)
+    pool = ModelPool(device, options)
+    pool.claim(arena.device_bytes)
+    return pool, arena
 
 
 def _pool_options(request: SpawnWorker, device: torch.device) -> PoolOptions:

@@ -26,6 +26,7 @@ from comfyserverless.control.workers.scratch import Scratch, shared_folder
 from comfyserverless.control.workers.sizing import (
     GPU_ARENA_BYTES,
     arena_share_bytes,
+    check_weights_left,
     count_gpus,
     free_bytes,
     given_arena_bytes,
@@ -89,7 +90,9 @@ def plan_slots(config: WorkerConfig, gpus: int, cores: int) -> tuple[list[Slot],
 def check_sizes(config: WorkerConfig) -> None:
     """Raise ConfigError if this machine cannot have what was asked for; nothing is made."""
     slots, _ = plan_slots(config, count_gpus(), 1)
-    _arena_bytes(config, host_memory_bytes(), len(slots))
+    arena_bytes = _arena_bytes(config, host_memory_bytes(), len(slots))
+    if config.arena_kind == "nvshmem" and count_gpus():
+        check_weights_left(config.device_bytes, arena_bytes)
 
 
 class WorkerProcesses:

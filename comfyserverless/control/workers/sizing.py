@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
+from comfyserverless.core.config import LEAST_WEIGHTS_BYTES
 from comfyserverless.core.errors import ConfigError
 
 LEAST_ARENA_BYTES = 2 << 30
@@ -60,6 +61,18 @@ def given_arena_bytes(size_bytes: int, memory_bytes: int, workers: int) -> int:
             f" {_gib(size_bytes * workers)}, the machine has {_gib(memory_bytes)}"
         )
     return size_bytes
+
+
+def check_weights_left(device_bytes: int, arena_bytes: int) -> None:
+    """Raise ConfigError if results in a GPU's memory leave too little of it to weights.
+
+    device_bytes: of both together, as it was asked for, 0 if it was not: workers then look at their GPUs.
+    """
+    if device_bytes and device_bytes - arena_bytes < LEAST_WEIGHTS_BYTES:
+        raise ConfigError(
+            f"--device-memory {_gib(device_bytes)}: results take {_gib(arena_bytes)} of it (--arena-memory,"
+            f" with --arena nvshmem), and weights need {_gib(LEAST_WEIGHTS_BYTES)} at least"
+        )
 
 
 def _gib(size_bytes: int) -> str:

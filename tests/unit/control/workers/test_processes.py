@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import subprocess
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from comfyserverless.control.workers import processes as module
 from comfyserverless.control.workers.processes import WorkerProcesses, check_sizes, plan_slots
 from comfyserverless.control.workers.scratch import Scratch
 from comfyserverless.core.config import WorkerConfig
@@ -61,6 +63,18 @@ def test_sizes_that_the_machine_lacks_are_refused_before_anything_is_made() -> N
     check_sizes(WorkerConfig(workers=2, arena_bytes=64 << 20))
     with pytest.raises(ConfigError, match="--arena-memory"):
         check_sizes(WorkerConfig(workers=2, arena_bytes=1 << 50))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "kind", "is_refused"), [(2, "nvshmem", True), (2, "shared", False), (0, "nvshmem", False)]
+)
+def test_results_that_leave_no_gpu_memory_to_weights_are_refused_at_start(
+    gpus: int, kind: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "count_gpus", lambda: gpus)
+    config = WorkerConfig(arena_kind=kind, arena_bytes=256 << 20, device_bytes=300 << 20)
+    with pytest.raises(ConfigError, match="--device-memory") if is_refused else nullcontext():
+        check_sizes(config)
 
 
 async def test_stopping_removes_arenas_from_memory_and_from_disk(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from comfyserverless.control.workers.sizing import (
     LEAST_ARENA_BYTES,
     arena_share_bytes,
+    check_weights_left,
     given_arena_bytes,
     host_memory_bytes,
 )
@@ -59,3 +60,11 @@ def test_arena_size_that_was_asked_for_must_fit_the_memory() -> None:
     assert given_arena_bytes(2 * GIB, 0, 4) == 2 * GIB, "the memory is not known"
     with pytest.raises(ConfigError, match=r"--arena-memory 2G: 5 workers would need 10G, the machine has 8G"):
         given_arena_bytes(2 * GIB, 8 * GIB, 5)
+
+
+def test_results_in_gpu_memory_must_leave_room_for_weights() -> None:
+    check_weights_left(8 * GIB, 4 * GIB)
+    check_weights_left(0, 4 * GIB)  # nothing was asked for: the workers look at their GPUs
+    flags = r"--device-memory 4G: results take 4G of it \(--arena-memory.*\) .* need 0\.25G at least"
+    with pytest.raises(ConfigError, match=flags.replace(r"\) ", r"\), ")):
+        check_weights_left(4 * GIB, 4 * GIB)
