@@ -15,6 +15,7 @@ from comfyserverless.core.ids import NodeId, PromptId, TenantId
 from comfyserverless.core.messages import Timing
 
 _NS = 1_000_000_000
+_LONGEST_S = 1e7
 _DAY_MS = 86_400_000
 
 
@@ -125,8 +126,8 @@ def summed(parts: Sequence[Amounts]) -> Amounts:
 
 
 def nanoseconds(seconds: float) -> int:
-    """Return the nearest whole number of nanoseconds."""
-    return round(seconds * _NS)
+    """Return the nearest whole number of nanoseconds; nothing for what no call can take, or is no number."""
+    return round(seconds * _NS) if -_LONGEST_S < seconds < _LONGEST_S else 0
 
 
 def seconds_of(ns: int) -> float:

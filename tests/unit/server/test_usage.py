@@ -114,6 +114,7 @@ async def test_table_is_sent_whole_in_pieces(
     assert [row[1] for row in rows] == [f"f{nth:02}" for nth in range(12)]
     _, *some = await table(client, "/usage?group_by=function&format=csv&limit=6&offset=3&sort_order=desc")
     assert [row[0] for row in some] == [f"f{nth:02}" for nth in range(8, 2, -1)]
+    assert (await client.head("/usage?format=csv")).status == 200
     _, *none = await table(client, "/usage?format=csv&to=1999-12-31")
     assert none == []
 

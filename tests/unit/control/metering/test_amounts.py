@@ -32,6 +32,12 @@ def test_parts_of_a_stay_add_up_to_its_charge(
     assert (lost.charged_ns, lost.untimed_ns) == (nanoseconds(lost_s), nanoseconds(lost_s))
 
 
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), float("-inf"), 1e300])
+def test_time_that_cannot_be_costs_nothing_and_breaks_nothing(seconds: float) -> None:
+    assert nanoseconds(seconds) == 0
+    assert nanoseconds(1e-9) == 1
+
+
 def test_amounts_are_shown_as_calls_and_seconds() -> None:
     amounts = amounts_of(2.0, Timing(0.5, 1.0, 0.25, 0.125), 1.75)
     assert amounts.shown() == {
