@@ -74,6 +74,7 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         has_users=arguments.multi_user,
         webhook_allow=tuple(arguments.webhook_allow),
         drain_s=arguments.drain_timeout,
+        metrics_token=arguments.metrics_token_file or "",
     )
 
 

@@ -16,6 +16,8 @@ SPLIT_GUIDANCE = (
     " (default: %(default)s; `comfyserverless bench guidance` tells whether it pays)"
 )
 _MAX_PORT = 65_535
+_MIN_TOKEN_CHARACTERS = 16
+_MAX_TOKEN_CHARACTERS = 4096
 _MAX_PROCESSES = 256
 """Most workers, and most threads of one: beyond it a slip of the finger, which would take the machine down."""
 
@@ -106,6 +108,20 @@ def database(text: str) -> str:
         kind = text.partition("://")[0]
         raise ConfigError(f"--database {kind}://...: only files, `memory` and postgresql:// are supported")
     return os.path.abspath(text)
+
+
+def token_in_file(path: str) -> str:
+    """Read the token that a file holds; white space around it does not count."""
+    try:
+        with open(path, encoding="ascii") as file:
+            token = file.read(_MAX_TOKEN_CHARACTERS).strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        raise argparse.ArgumentTypeError(f"{path} cannot be read as text: {exc}") from None
+    if len(token) < _MIN_TOKEN_CHARACTERS or not token.isprintable():
+        raise argparse.ArgumentTypeError(
+            f"{path} holds no token: {_MIN_TOKEN_CHARACTERS} or more characters in one line"
+        )
+    return token
 
 
 def without_addresses(argv: Sequence[str]) -> list[str]:

@@ -2,7 +2,8 @@
 
 What a line is about (a prompt, an invocation, a worker) is said by whoever logs (`extra`), or holds for all
 that is logged within a block (`about`), a task begun in it, or a whole process (`set_up`). Lines of JSON have a
-bounded length, so that those of several processes never mix; access tokens in any line are blacked out.
+bounded length, so that those of several processes never mix. Access tokens, and passwords of addresses, are
+blacked out in any line.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ LINE_BYTES = 4_000
 _PACKAGE = "comfyserverless"
 _TOKEN = re.compile(r"csl_[A-Za-z0-9_-]{8,}")
 _HIDDEN = "csl_[hidden]"
+_PASSWORD = re.compile(r"(://[^\s:@/]*):[^\s@/]+@")
 _LEAST_CHARACTERS = 100
 
 _about: ContextVar[Mapping[str, str]] = ContextVar("about", default={})  # noqa: B039 - never written to
@@ -45,8 +47,9 @@ def about(**fields: str) -> Iterator[None]:
 
 
 def redact(text: str) -> str:
-    """Return a text without the access tokens in it."""
-    return _TOKEN.sub(_HIDDEN, text) if "csl_" in text else text
+    """Return a text without the access tokens, and passwords of addresses, in it."""
+    text = _TOKEN.sub(_HIDDEN, text) if "csl_" in text else text
+    return _PASSWORD.sub(r"\1:[hidden]@", text) if "://" in text else text
 
 
 class TextFormatter(logging.Formatter):

@@ -72,6 +72,12 @@ def add_serve_flags(parser: argparse.ArgumentParser) -> None:
         metavar="LEVEL",
         help=f"what to log, one of {', '.join(_LEVELS)}",
     )
+    add(
+        "--metrics-token-file",
+        type=values.token_in_file,
+        metavar="FILE",
+        help="holds a token with which a monitoring system may read /metrics, and do nothing else",
+    )
     add("--log-format", choices=FORMATS, default="text", help="lines for people, or JSON, one object a line")
 
 

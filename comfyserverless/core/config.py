@@ -96,6 +96,7 @@ class ServerConfig:
     tenants_file: accounts as TOML; accounts: the accounts file that `comfyserverless tenant` writes, if the
     server shall use it. With neither there is one tenant and no login. allows_strangers: such a server may
     listen where other machines reach it. drain_s: how long running prompts may go on when the server ends.
+    metrics_token: with it the metrics can be read, and nothing else done; empty for none.
     has_users: people choose their settings and files by name (ComfyUI's multi-user mode, without accounts).
     webhook_allow: hosts and networks that webhooks may reach although they are not public.
     """
@@ -113,3 +114,4 @@ class ServerConfig:
     has_users: bool = False
     webhook_allow: tuple[str, ...] = ()
     drain_s: float = 5.0
+    metrics_token: str = field(default="", repr=False)

@@ -22,6 +22,7 @@ from comfyserverless.control.accounts.sessions import LIFETIME_S, Sessions
 from comfyserverless.control.accounts.throttle import LoginThrottle
 from comfyserverless.core.ids import DEFAULT_TENANT, TenantId
 from comfyserverless.server.border import Handler, Signal, problem
+from comfyserverless.server.observing.scraping import Scraper
 
 _log = logging.getLogger(__name__)
 
@@ -52,6 +53,10 @@ class Identity:
 _IDENTITY = web.RequestKey("identity", Identity)
 
 SINGLE_USER = Identity(DEFAULT_TENANT, "default", is_operator=True)
+
+
+_SCRAPER = Identity(TenantId("(metrics)"), "(metrics)", is_operator=True)
+"""Who reads the metrics; no tenant is called so."""
 
 
 class Gate:
@@ -140,12 +145,17 @@ def identity_of(request: web.Request) -> Identity:
     return request[_IDENTITY]
 
 
-def access_guard(gate: Gate | None) -> Middleware:
-    """Give every request its identity, or refuse it; gate None: there are no accounts."""
+def access_guard(gate: Gate | None, scraper: Scraper | None = None) -> Middleware:
+    """Give every request its identity, or refuse it.
+
+    gate None: there are no accounts; scraper: knows who may read the metrics without one.
+    """
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         identity = SINGLE_USER if gate is None else gate.identify(request)
+        if identity is None and scraper is not None and scraper.may_read(request):
+            identity = _SCRAPER
         if identity is None:
             return await handler(request) if request.path in _OPEN_PATHS else _refuse(request)
         request[_IDENTITY] = identity

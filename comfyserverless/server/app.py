@@ -18,6 +18,7 @@ from comfyserverless.server.journal import Journal
 from comfyserverless.server.keys import CONFIG, ENGINE, GATE, HUB, LOGS, REQUESTS, TENANTS, WEB_FOLDERS
 from comfyserverless.server.logs import LogTape, log_message
 from comfyserverless.server.observing.requests import RequestMetrics, counting
+from comfyserverless.server.observing.scraping import Scraper
 from comfyserverless.server.routes import (
     catalog,
     dashboard,
@@ -80,7 +81,9 @@ def _middlewares(config: ServerConfig, gate: Gate | None) -> list[Middleware]:
     """List the middlewares, outermost first."""
     compression = [border.compress] if config.compress else []
     limit = border.upload_limit(config.max_upload_bytes, request_limit)
-    return [border.error_border, border.origin_guard(config), access_guard(gate), limit, *compression]
+    scraper = Scraper(config.metrics_token) if config.metrics_token else None
+    guard = access_guard(gate, scraper)
+    return [border.error_border, border.origin_guard(config), guard, limit, *compression]
 
 
 def _with_twins(routes: Iterable[web.RouteDef]) -> Iterable[web.RouteDef]:

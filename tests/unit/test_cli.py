@@ -144,6 +144,20 @@ def test_sharing_is_by_vtime_with_some_slack_unless_told_otherwise() -> None:
     assert (made.policy, made.slack_s) == ("round-robin", 0.25)
 
 
+def test_token_of_the_metrics_is_read_from_its_file_and_shown_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("  0123456789abcdef\n")
+    made = config("--metrics-token-file", str(tmp_path / "token"))
+    assert made.metrics_token == "0123456789abcdef"
+    assert "0123456789abcdef" not in repr(made)
+    assert config().metrics_token == ""
+
+
+def test_lines_of_the_log_are_of_the_kind_and_level_that_is_asked_for() -> None:
+    worker = config("--log-format", "json", "--verbose").engine.worker
+    assert (worker.log_format, worker.log_level) == ("json", "DEBUG")
+    assert config().engine.worker.log_format == "text"
+
+
 def test_problem_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["serve", "--models-dir", "/no/such/folder"]) == 2
     assert capsys.readouterr().err == (
@@ -166,6 +180,9 @@ def test_problem_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str
         (["--preview-method", "movie"], "--preview-method"),
         (["--cache-none", "--cache-classic"], "--cache-classic"),
         (["--verbose", "loud"], "--verbose"),
+        (["--log-format", "xml"], "--log-format"),
+        (["--metrics-token-file", "/no/such/file"], "/no/such/file cannot be read"),
+        (["--metrics-token-file", "/dev/null"], "/dev/null holds no token"),
         (["--history-limit", "1.5"], "--history-limit"),
         (["--drain-timeout", "-1"], "--drain-timeout"),
         (["--arena-memory", "2"], "'2' is no size; write it like 512M or 2G"),

@@ -94,6 +94,8 @@ def test_no_line_has_a_token(formatter: logging.Formatter) -> None:
     assert token[4:] not in text
     assert "token=csl_[hidden]" in text
     assert redact(f"a {token}, b") == "a csl_[hidden], b"
+    assert redact("postgresql://me:pass:word@host/x?y") == "postgresql://me:[hidden]@host/x?y"
+    assert redact("http://127.0.0.1:8188/a@b and c://d@e:f") == "http://127.0.0.1:8188/a@b and c://d@e:f"
 
 
 @given(message=st.text(max_size=30).map(lambda text: text * 500), failure=st.text(max_size=30))

@@ -65,6 +65,19 @@ async def test_health_is_told_to_everybody_and_metrics_only_to_operators(guarded
     assert await samples(guarded, Authorization=f"Bearer {TOKENS['ops']}")
 
 
+async def test_token_of_the_metrics_opens_them_and_nothing_else(start_client: StartClient) -> None:
+    token = "a token of a monitoring system"
+    client = await start_client(book=AccountBook(FixedAccounts(ALICE)), metrics_token=token)
+    headers = {"Authorization": f"Bearer {token}"}
+    assert await samples(client, **headers)
+    for path in ("/prompt", "/comfyserverless/workers", "/metrics/", "/api/metrics"):
+        assert (await client.get(path, headers=headers)).status == 401
+    assert (await client.post("/metrics", headers=headers)).status == 401
+    for wrong in (token[:-1], "", "\u00e9" * 20):
+        assert (await client.get("/metrics", headers={"Authorization": f"Bearer {wrong}"})).status == 401
+    assert (await client.get("/metrics", headers={"Authorization": f"Basic {token}"})).status == 401
+
+
 async def test_requests_are_counted_by_the_template_of_their_route(client: Client) -> None:
     for path in ("/history/one", "/history/two", "/no/such/page", "/api/no/such"):
         await client.get(path)
