@@ -36,6 +36,7 @@ from comfyserverless.server.routes import (
     userdata,
 )
 from comfyserverless.server.sockets import SocketHub
+from comfyserverless.server.webhooks import wiring as webhooks
 
 if TYPE_CHECKING:
     from comfyserverless.control.engine import Engine
@@ -61,6 +62,7 @@ def build_app(
     app[WEB_FOLDERS] = page.own_web_folders()
     settings.set_up(app)
     dashboard.set_up(app)
+    webhooks.set_up(app)
     for module in _TWINNED:
         app.add_routes(_with_twins(module.ROUTES))
     if gate is not None:

@@ -1,4 +1,4 @@
-"""Change accounts from the command line: `comfyserverless tenant add|list|token|disable|enable|limit`.
+"""Change accounts from the command line: `comfyserverless tenant add|list|token|...`.
 
 Changes reach a running server within seconds; only the very first account needs a restart of it.
 """
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _MIB = 1 << 20
 _NO_LIMIT = "none"
+WEBHOOK_SECRET = "webhook-secret"
 _Number = TypeVar("_Number", int, float)
 
 Arguments = argparse.Namespace
@@ -129,7 +130,11 @@ def run(arguments: Arguments) -> Iterator[str]:
         return
     from comfyserverless.control.accounts.database import AccountDatabase, accounts_path
 
-    path = accounts_path(arguments.user_directory or arguments.base_directory / "user")
+    folder = arguments.user_directory or arguments.base_directory / "user"
+    if arguments.action == WEBHOOK_SECRET:
+        yield from _show_webhook_secret(folder, TenantId(arguments.tenant))
+        return
+    path = accounts_path(folder)
     if arguments.action != "add" and not path.exists():
         raise ConfigError(f"no accounts are in {path.parent}; `comfyserverless tenant add NAME` makes one")
     database = AccountDatabase(path)
@@ -253,6 +258,19 @@ def _show_toml(tenant: TenantId) -> Iterator[str]:
     yield f'token_sha256 = ["{token_digest(token).hex()}"]'
 
 
+def _show_webhook_secret(user_folder: Path, tenant: TenantId) -> Iterator[str]:
+    """Show what signs the webhooks of a tenant; a server without accounts has the tenant `default`."""
+    from comfyserverless.control.webhooks.signing import FOLDER, TenantSecrets
+
+    Account(tenant)  # refuses a bad name
+    yield TenantSecrets(user_folder / FOLDER).secret_of(tenant)
+
+
+def _do_nothing(database: AccountDatabase, arguments: Arguments) -> Iterator[str]:
+    """Do nothing: the subcommand needs no accounts and is done before they are opened."""
+    return iter(())
+
+
 Action = tuple[
     str,
     Callable[[argparse.ArgumentParser], None],
@@ -267,4 +285,5 @@ ACTIONS: dict[str, Action] = {
     "disable": ("refuse an account's tokens and drop its prompts", _add_nothing, _disable),
     "enable": ("let a disabled account in again", _add_nothing, _enable),
     "limit": ("change an account's share, limits and models", _add_settings, _set_limits),
+    WEBHOOK_SECRET: ("show what a tenant's webhooks are signed with", _add_nothing, _do_nothing),
 }

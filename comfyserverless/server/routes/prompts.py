@@ -10,6 +10,7 @@ from typing import Any
 from aiohttp import web
 
 from comfyserverless.control.views import SubmitRequest, priority_of
+from comfyserverless.control.webhooks.target import WebhookError
 from comfyserverless.core.ids import PromptId
 from comfyserverless.nodes.registry import BUILTIN
 from comfyserverless.server.access import identity_of
@@ -20,10 +21,12 @@ from comfyserverless.server.keys import ENGINE, tenant_of
 from comfyserverless.server.numbers import whole_number
 from comfyserverless.server.records import history_record, queue_item, shown_number
 from comfyserverless.server.routes.library import find_replacements
+from comfyserverless.server.webhooks.wiring import FIELD as WEBHOOK_FIELD
+from comfyserverless.server.webhooks.wiring import expect, wanted_target
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _HISTORY_PIECE = 500
-_SECRETS = ("auth_token_comfy_org", "api_key_comfy_org")
+_SECRETS = ("auth_token_comfy_org", "api_key_comfy_org", WEBHOOK_FIELD)
 
 
 def is_prompt_id(value: Any) -> bool:
@@ -48,6 +51,10 @@ async def submit(request: web.Request) -> web.Response:
         return prompt_error(
             "invalid_prompt_id", "prompt_id must be a canonical UUID", "lower case, with hyphens"
         )
+    try:
+        target = wanted_target(request, body.get("extra_data"))
+    except WebhookError as exc:
+        return prompt_error("invalid_webhook", "The webhook cannot be called", str(exc))
     body["prompt"] = await _with_known_classes(request, body["prompt"])
     result = await request.app[ENGINE].submit(_submit_request(request, body, prompt_id))
     if result.error is not None:
@@ -56,6 +63,8 @@ async def submit(request: web.Request) -> web.Response:
             answer.set_status(429)
             answer.headers["Retry-After"] = str(result.retry_after_s)
         return answer
+    if target is not None and result.prompt_id is not None:
+        await expect(request, result.prompt_id, target)
     number = shown_number(result.number)
     return json_response({"prompt_id": result.prompt_id, "number": number, "node_errors": result.node_errors})
 

@@ -9,6 +9,7 @@ import pytest
 from comfyserverless import cli
 from comfyserverless.control.accounts.account import Account, Limits, token_digest
 from comfyserverless.control.accounts.database import AccountDatabase, accounts_path
+from comfyserverless.control.webhooks.signing import FOLDER, TenantSecrets
 from comfyserverless.core.ids import TenantId
 
 
@@ -144,3 +145,13 @@ def test_server_uses_the_accounts_of_its_folder_once_there_are_any(shell: Shell,
     shell.run("add", "known")
     assert accounts() == accounts_path(tmp_path / "user")
     assert accounts("--tenants", "other.toml") is None
+
+
+def test_webhook_secret_needs_no_accounts_and_stays_the_same(shell: Shell, tmp_path: Path) -> None:
+    code, default = shell.run("webhook-secret", "default")
+    assert (code, default[:6]) == (0, "whsec_")
+    shell.run("add", "alice")
+    assert shell.run("webhook-secret", "default")[1] == default
+    assert shell.run("webhook-secret", "alice")[1] not in ("", default)
+    assert default.strip() == TenantSecrets(tmp_path / "user" / FOLDER).secret_of(TenantId("default"))
+    assert shell.run("webhook-secret", "Bad Name")[0] == 2

@@ -1,0 +1,1 @@
+"""Take webhooks from what is submitted, and say what became of a prompt in their calls."""
