@@ -173,6 +173,9 @@ class Dispatcher:
 
     def failed(self, worker: WorkerId, message: wire.InvocationFailed) -> None:
         """Take note that a function raised; the scheduling state decides whether that is final."""
+        if message.invocation not in self._running.get(worker, {}):
+            self._deferred.discard(message.invocation)  # held back, and its own worker was lost meanwhile
+            return
         if message.exception_type == LOST_TENSOR and message.invocation not in self._deferred:
             # the owner of an input died; its loss is an event of its own that must come first
             self._deferred.add(message.invocation)

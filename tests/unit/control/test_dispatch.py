@@ -218,6 +218,22 @@ async def test_failure_for_want_of_an_input_waits_for_the_loss_that_caused_it() 
     assert bench.outcomes == {"a": None, "b": None, "c": None}
 
 
+async def test_failure_that_was_held_back_is_void_once_its_own_worker_is_lost_too() -> None:
+    bench = Bench(W0, W1, overlaps=True)
+    source = bench.submit("net")
+    runner = next(worker for worker, m in bench.sent if isinstance(m, wire.RunInvocation))
+    other = W1 if runner == W0 else W0
+    message = wire.InvocationFailed(InvocationId("net"), LOST_TENSOR, "gone", (), wire.Timing())
+    bench.dispatcher.failed(runner, message)
+    bench.dispatcher.worker_lost(runner)
+    bench.publish("net", other)
+    await asyncio.sleep(0.6)
+    assert bench.freed() == [], "the second run is still publishing"
+    bench.dispatcher.worker_joined(WorkerId("w2.0"), {"gpu": 1})
+    bench.submit_follower("step", source)
+    assert bench.started() == ["net", "net", "step"]
+
+
 async def test_call_that_found_no_room_runs_again_as_long_as_room_can_be_made() -> None:
     bench = Bench(W0)
     bench.submit("a")
