@@ -192,6 +192,7 @@ async def test_long_history_is_sent_in_pieces_and_reads_the_same(
         prompt_id = PromptId(f"p{nth}")
         record = RunRecord(prompt_id, DEFAULT_TENANT, nth, {}, {}, (), None, nth, RunStatus.SUCCESS, 1, 2)
         engine.records[prompt_id] = record
+    assert (await client.head("/history")).status == 200
     answer = await client.get("/history")
     assert (answer.status, answer.content_type) == (200, "application/json")
     shown = await answer.json()
