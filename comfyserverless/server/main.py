@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import ipaddress
 import logging
 import os
@@ -196,6 +197,7 @@ async def _serve(config: ServerConfig, listeners: Sequence[socket.socket], logs:
         _log.info("Open %s in a browser to use comfyserverless", page_url(listeners))
         starting = asyncio.create_task(engine.start())
         starting.add_done_callback(note_failure)
+        settle_memory()
         await stop.wait()
     finally:
         _log.info("Stopping")
@@ -203,6 +205,12 @@ async def _serve(config: ServerConfig, listeners: Sequence[socket.socket], logs:
         await runner.cleanup()
         await engine.stop()
     return 1 if failures else 0
+
+
+def settle_memory() -> None:
+    """Let the collector of garbage pass over what stays: it would hold up requests to look at all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 async def _drain(engine: Engine, within_s: float, hurry: asyncio.Event) -> None:

@@ -20,7 +20,7 @@ from comfyserverless.control.records.queue import PromptQueue
 from comfyserverless.control.records.saves import RunPublisher, complete_saves
 from comfyserverless.control.records.store import RecordStore
 from comfyserverless.control.saving import Publisher
-from comfyserverless.control.views import RunRecord, priority_of
+from comfyserverless.control.views import RunRecord, RunStatus, priority_of
 from comfyserverless.core.errors import CapacityError
 from comfyserverless.core.ids import PromptId, TenantId
 from comfyserverless.graph.plan import Plan
@@ -28,6 +28,7 @@ from comfyserverless.graph.plan import Plan
 log = logging.getLogger(__name__)
 
 _Key = tuple[TenantId, PromptId]
+_NOT_OVER = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
 
 
 class Prompts:
@@ -175,14 +176,18 @@ class Prompts:
         """
         active = [each for each in self._active(query.tenant) if query.matches(each)]
         active.sort(key=query.value, reverse=query.is_descending)
-        ended = await self._store.read(lambda backend: backend.count(query))
+        ended = 0
+        if not query.statuses <= _NOT_OVER:
+            ended = await self._store.read(lambda backend: backend.count(query))
         total = ended + len(active)
         stop = total if count is None else min(total, start + count)
         if start >= stop:
             return [], total
         # Before position `start` are at most all active ones, so of the ended ones at least the rest.
         first = max(0, start - len(active))
-        keys = await self._store.read(lambda backend: backend.keys(query, first, stop - first))
+        keys: list[tuple[int, int]] = []
+        if ended:
+            keys = await self._store.read(lambda backend: backend.keys(query, first, stop - first))
         merged: list[tuple[int, RunRecord | int]] = [*((query.value(each), each) for each in active), *keys]
         merged.sort(key=lambda pair: pair[0], reverse=query.is_descending)
         page = [each for _, each in merged[start - first : stop - first]]

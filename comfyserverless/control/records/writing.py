@@ -19,6 +19,7 @@ from comfyserverless.core.ids import NodeId, PromptId, TenantId
 
 _DAY_MS = 86_400_000
 _THIS = "WHERE tenant = ? AND prompt_id = ?"
+_DROP_AT_ONCE = 500
 _UNFINISHED = f"{_THIS} AND ended_order IS NULL"
 
 
@@ -164,9 +165,12 @@ class Writer:
             self._counts[record.tenant] = self._retention.count
 
     def _on_pending_dropped(self, change: changes.PendingDropped) -> None:
-        for prompt_id in change.prompt_ids:
-            self._run(f"DELETE FROM prompts {_UNFINISHED}", (change.tenant, prompt_id))
-            self._forget_saves(change.tenant, prompt_id)
+        for start in range(0, len(change.prompt_ids), _DROP_AT_ONCE):
+            some = change.prompt_ids[start : start + _DROP_AT_ONCE]
+            these = f"WHERE tenant = ? AND prompt_id IN ({', '.join('?' * len(some))})"
+            values = (change.tenant, *some)
+            self._run(f"DELETE FROM prompts {these} AND ended_order IS NULL", values)
+            self._run(f"DELETE FROM saves {these}", values)
 
     def _on_history_dropped(self, change: changes.HistoryDropped) -> None:
         if change.prompt_ids is None:
