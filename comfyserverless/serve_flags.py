@@ -48,15 +48,7 @@ def add_serve_flags(parser: argparse.ArgumentParser) -> None:
     cache.add_argument("--cache-none", action="store_true", help="keep no node results")
     add("--disable-metadata", action="store_true", help="save pictures without the prompt and workflow")
     add("--disable-all-custom-nodes", action="store_true", help="load no custom node packs")
-    add(
-        "--workers",
-        type=values.processes,
-        default=0,
-        metavar="N",
-        help="worker processes; 0: one per GPU, or one",
-    )
-    add("--threads", type=values.processes, default=0, metavar="N", help="threads of each worker; 0: its share")
-    add("--split-guidance", choices=("off", "on"), default="off", help=values.SPLIT_GUIDANCE)
+    _add_worker_flags(parser)
     _add_arena_flags(parser)
     _add_weights_flags(parser)
     _add_recovery_flags(parser)
@@ -79,6 +71,19 @@ def add_serve_flags(parser: argparse.ArgumentParser) -> None:
         help="holds a token with which a monitoring system may read /metrics, and do nothing else",
     )
     add("--log-format", choices=FORMATS, default="text", help="lines for people, or JSON, one object a line")
+
+
+def _add_worker_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--workers",
+        type=values.processes,
+        default=0,
+        metavar="N",
+        help="worker processes; 0: one per GPU, or one",
+    )
+    add("--threads", type=values.processes, default=0, metavar="N", help="threads of each worker; 0: its share")
+    add("--split-guidance", choices=("off", "on"), default="off", help=values.SPLIT_GUIDANCE)
 
 
 def _add_arena_flags(parser: argparse.ArgumentParser) -> None:

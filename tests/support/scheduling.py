@@ -134,12 +134,13 @@ class Story:
         compute_s: float = 1.0,
         holders: tuple[str, ...] | None = None,
         load_s: float = 0.0,
+        waited_s: float = 0.0,
         checkpoint_s: float | None = None,
     ) -> list[Instruction]:
         """Report success from where it runs; its result is there unless holders are given."""
         worker = self.worker_of[invocation]
         held = tuple(WorkerId(holder) for holder in ((worker,) if holders is None else holders))
-        timing = Timing(compute_s=compute_s, load_s=load_s)
+        timing = Timing(compute_s=compute_s, load_s=load_s, waited_s=waited_s)
         return self.tell(
             InvocationFinished(
                 InvocationId(invocation), WorkerId(worker), timing, held, self.now_s, CAUSE, checkpoint_s
@@ -177,14 +178,12 @@ class Story:
     def v_time_s(self, tenant: str, lane: Lane = "gpu") -> float:
         return self.state.ledger.lanes[lane].v_time_s(TenantId(tenant))
 
-    def chain(
-        self, *names: str, run: str = "run", tenant: str = "A", pinned: bool = False, is_step: bool = False
-    ) -> list[Instruction]:
+    def chain(self, *names: str, pinned: bool = False, **fields: object) -> list[Instruction]:
         """Submit invocations that each need the one before; unpinned but for the last one unless told."""
         out: list[Instruction] = []
         for before, name in zip(("", *names), names, strict=False):
             needs = (before,) if before else ()
-            out += self.submit(name, run=run, tenant=tenant, needs=needs, is_step=is_step)
+            out += self.submit(name, needs=needs, **fields)
         if not pinned:
             out += self.unpin(*names[:-1])
         return out

@@ -15,7 +15,7 @@ from random import Random
 from comfyserverless.core.ids import InvocationId, NodeId, PromptId, TenantId, WorkerId
 from comfyserverless.core.messages import Timing
 from comfyserverless.core.modelfn import Lane
-from comfyserverless.scheduling.config import SchedulingConfig
+from comfyserverless.scheduling.config import PolicyName, SchedulingConfig
 from comfyserverless.scheduling.events import (
     Event,
     InvocationCancelled,
@@ -37,6 +37,7 @@ from comfyserverless.scheduling.instructions import (
     DropResult,
     ForgetInvocation,
     Instruction,
+    RecordService,
     StartInvocation,
 )
 from comfyserverless.scheduling.state import SchedulingState
@@ -64,6 +65,9 @@ class WorldPlan:
     checkpoint_steps: int | None = 0
     bad_checkpoint_ratio: float = 0.0
     max_attempts: int = 100
+    policy: PolicyName = "vtime"
+    priority_ratio: float = 0.0
+    reweigh_ratio: float = 0.0
 
 
 @dataclass
@@ -92,6 +96,8 @@ class Execution:
     is_publishing: bool = False
     is_saved: bool = False
     is_restored: bool = False
+    #: for how long others than its tenant have wanted its lane
+    wanted_s: float = 0.0
     #: what it waits for, by the execution that makes it
     sources: tuple[Execution, ...] = ()
 
@@ -102,12 +108,16 @@ class World:
     def __init__(self, plan: WorldPlan) -> None:
         self.plan = plan
         self.random = Random(plan.seed)
+        #: they may change at any time, as those of accounts do
+        self.weights: dict[TenantId, float] = {}
         self.config = SchedulingConfig(
             slack_s=plan.slack_s,
             max_attempts=plan.max_attempts,
             checkpoint_steps=plan.checkpoint_steps,
             overlap_callbacks=plan.callback_ratio > 0,
             score_window=5,
+            policy=plan.policy,
+            tenant_weights=self.weights,
         )
         self.state = SchedulingState(self.config)
         self.now_s = 0.0
@@ -125,6 +135,9 @@ class World:
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
         self._joined = 0
+        self._told_at_s = 0.0
+        #: of what has just left its lane: for how long others wanted it meanwhile
+        self.wanted_s: dict[InvocationId, float] = {}
 
     def play(self) -> None:
         """Join, submit, run until nothing is left on the agenda."""
@@ -154,12 +167,15 @@ class World:
         run_id = PromptId(f"r{index}")
         tenant = TenantId(f"t{self.random.randrange(self.plan.tenants)}")
         self.runs[run_id] = run = RunPlay(run_id, tenant, self._graph(run_id, tenant))
+        if self.random.random() < self.plan.reweigh_ratio:
+            self.weights[tenant] = self.random.choice((0.1, 1.0, 5.0))
         self._submit_some(run)
         if self.random.random() < self.plan.interrupt_ratio:
             self._at(self.random.uniform(0.1, 10.0), lambda: self._close(run, "interrupted"))
 
     def _graph(self, run_id: PromptId, tenant: TenantId) -> list[InvocationSpec]:
         specs: list[InvocationSpec] = []
+        priority = self.random.randint(-2, 2) if self.random.random() < self.plan.priority_ratio else 0
         for index in range(self.random.randint(1, self.plan.run_size)):
             earlier = [spec.id for spec in specs]
             needs = self.random.sample(earlier, min(len(earlier), self.random.randrange(3)))
@@ -181,6 +197,7 @@ class World:
                     needs=tuple(need for need in needs if need not in callbacks),
                     callback_needs=tuple(callbacks),
                     weights=(kind,) if self.random.random() < 0.3 else (),
+                    priority=priority,
                 )
             )
         return specs
@@ -294,6 +311,8 @@ class World:
             rest_s = max(0.0, last.started_at_s + last.cost_s - self.now_s)
             self._at(rest_s + 0.001, lambda: self._end(execution))
             return
+        self._pass_time()
+        self.wanted_s[spec.id] = execution.wanted_s
         del self.executions[spec.id]
         self.workers[execution.worker][spec.lane] += 1
         self._report(execution)
@@ -306,7 +325,9 @@ class World:
 
     def _report(self, execution: Execution) -> None:
         spec, worker = execution.spec, execution.worker
-        timing = Timing(compute_s=self.now_s - execution.started_at_s)
+        held_s = self.now_s - execution.started_at_s
+        compute_s = min(held_s, execution.cost_s)
+        timing = Timing(compute_s=compute_s, waited_s=held_s - compute_s)
         lacks_callback = any(need not in self.results for need in spec.callback_needs)
         lacks_callback = lacks_callback and not execution.is_restored
         draw = self.random.random()
@@ -335,6 +356,7 @@ class World:
     # The link between them
 
     def _tell(self, event: Event) -> None:
+        self._pass_time()
         answer = self.state.handle(event)
         self.events.append(event)
         self.answers.append(answer)
@@ -342,7 +364,10 @@ class World:
         abandoned: list[InvocationId] = []
         for instruction in answer:
             if isinstance(instruction, StartInvocation):
+                self._check_priority(instruction)
                 self._start(instruction)
+            elif isinstance(instruction, RecordService):
+                self._account(instruction)
             elif isinstance(instruction, CancelInvocation):
                 self._cancel(instruction)
             elif isinstance(instruction, DropResult):
@@ -360,6 +385,31 @@ class World:
                 abandoned.append(instruction.invocation)
         for invocation in abandoned:
             self._close(self.runs[self.specs[invocation].run], "error")
+
+    def _pass_time(self) -> None:
+        """Note for what runs whether others wanted its lane until now."""
+        for execution in self.executions.values():
+            wanting = self.state.table.backlog.lanes[execution.spec.lane].keys() - {execution.spec.tenant}
+            if wanting:
+                execution.wanted_s += self.now_s - max(self._told_at_s, execution.started_at_s)
+        self._told_at_s = self.now_s
+
+    def _account(self, service: RecordService) -> None:
+        """Check what is told of a stay: nobody holds a lane that others want and is not charged for it."""
+        wanted_s = self.wanted_s.pop(service.invocation, 0.0)
+        if service.outcome != "lost":
+            assert service.charged_s >= service.timing.total_s()
+            assert service.charged_s >= wanted_s - 1e-9, "held a wanted lane for longer than it is charged for"
+        assert service.charged_s <= service.held_s + 1e-9, "charged for more than it held"
+
+    def _check_priority(self, instruction: StartInvocation) -> None:
+        spec = self.specs[instruction.invocation]
+        if self.plan.policy == "fifo":
+            return  # runs go one after another, whatever their priority
+        left = self.state.table.backlog.lanes[spec.lane].get(spec.tenant)
+        if left:
+            (first,) = self.state.table.backlog.first(spec.lane, spec.tenant, 1)
+            assert first.spec.priority <= spec.priority, "something more urgent of the tenant is ready"
 
     def _is_read(self, invocation: InvocationId) -> bool:
         execution = self.executions.get(invocation)
@@ -397,4 +447,5 @@ def _without_foreign(spec: InvocationSpec, run: PromptId) -> InvocationSpec:
         callback_needs=tuple(filter(is_own, spec.callback_needs)),
         weights=spec.weights,
         is_step=spec.is_step,
+        priority=spec.priority,
     )
