@@ -23,7 +23,7 @@ from comfyserverless.control.describing import (
     shown_inputs,
     type_name,
 )
-from comfyserverless.control.node_run import NodeRun
+from comfyserverless.control.node_run import NodeRun, still_named
 from comfyserverless.control.views import (
     NodeExecuted,
     NodeFinished,
@@ -41,7 +41,7 @@ from comfyserverless.control.views import (
     RunSucceeded,
 )
 from comfyserverless.core.errors import ComfyServerlessError
-from comfyserverless.core.ids import NodeId, PromptId
+from comfyserverless.core.ids import InvocationId, NodeId, PromptId, WorkerId
 from comfyserverless.core.values import Value
 from comfyserverless.graph.frontier import Frontier
 from comfyserverless.graph.lowering import HiddenInputs, NodeResult, StepProgress
@@ -91,6 +91,8 @@ class Run:
         self._interrupted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._nodes: dict[NodeId, NodeRun] = {}
         self._cached: dict[NodeId, CachedNode] = {}
+        #: what the results of cached nodes mention, pinned once by this run.
+        self._borrowed: dict[NodeId, tuple[InvocationId, ...]] = {}
         #: signature -> the node of this run that computes it.
         self._first: dict[Hashable, NodeId] = {}
         self._executed: list[NodeId] = []
@@ -99,6 +101,26 @@ class Run:
         """Stop at the next chance; steps that run already are finished and their results dropped."""
         if not self._interrupted.done():
             self._interrupted.set_result(None)
+
+    def let_go(self, worker: WorkerId) -> bool:
+        """Give back what is in a worker's arena only to be cached or reported; False if there was nothing.
+
+        That is the results that no lowering of this run will name any more: what was emitted keeps its inputs.
+        """
+        dispatcher, on_worker = self._services.dispatcher, self._services.dispatcher.on_worker
+        named = {self._origin(node) for node in still_named(self._nodes.values())}
+        spent = [
+            run
+            for node, run in self._nodes.items()
+            if run.is_lowered and node not in named and on_worker(run.held, worker)
+        ]
+        for run in spent:
+            dispatcher.unpin(run.let_go(), run.node.id)
+        lent = {node: held for node, held in self._borrowed.items() if node not in named}
+        returned = [node for node, held in lent.items() if on_worker(held, worker)]
+        for node in returned:
+            dispatcher.unpin(self._borrowed.pop(node), self.record.prompt_id)
+        return bool(spent or returned)
 
     def read(self) -> None:
         """Compute the cache signatures (before the cache is pruned for this run)."""
@@ -159,6 +181,7 @@ class Run:
             entry = self._cache.get(self.signatures[node])
             if entry is not None:
                 self._cached[node] = entry
+                self._borrowed[node] = entry.invocations
                 self._services.dispatcher.pin(entry.invocations, self.record.prompt_id)
         cached = NodesCached(*self._identity(), tuple(self._cached), now_ms())
         self.record.messages.append(cached)
@@ -172,8 +195,7 @@ class Run:
             if first != node.id:
                 return
         hidden = HiddenInputs(self.plan.prompt, self.record.extra_data.get("extra_pnginfo"), node.id)
-        record = self.record
-        identity = RunIdentity(self._key, record.tenant, self._preview_method(), record.priority)
+        identity = RunIdentity(self._key, self.record.tenant, self._preview_method(), self.record.priority)
         context = NodeContext(
             self._services, identity, hidden, lambda step, preview: self._on_step(node.id, step, preview)
         )
@@ -204,10 +226,13 @@ class Run:
         entry = self._cached.get(node)
         if entry is not None:
             return entry.result
-        first = self._first.get(self.signatures[node], node)
-        task = self._nodes[first].task
+        task = self._nodes[self._origin(node)].task
         assert task is not None
         return await asyncio.shield(task)
+
+    def _origin(self, node: NodeId) -> NodeId:
+        """Return the node whose result stands for a node's: itself, or an equal one of this run."""
+        return node if node in self._cached else self._first.get(self.signatures[node], node)
 
     # -- reporting --------------------------------------------------------------------------------
 
@@ -257,6 +282,8 @@ class Run:
 
     def _keep(self, run: NodeRun, result: NodeResult) -> None:
         """Put a finished node into the cache, with a pin of the cache's own."""
+        if run.is_let_go:
+            return
         dispatcher = self._services.dispatcher
         dispatcher.pin(run.held, run.node.id)
         files = tuple(shown_files(self._services.files, result))
@@ -325,8 +352,8 @@ class Run:
         dispatcher = self._services.dispatcher
         for run in self._nodes.values():
             dispatcher.unpin(run.held, run.node.id)
-        for entry in self._cached.values():
-            dispatcher.unpin(entry.invocations, self.record.prompt_id)
+        for invocations in self._borrowed.values():
+            dispatcher.unpin(invocations, self.record.prompt_id)
         dispatcher.close_run(self._key)
 
     def _identity(self) -> tuple[Any, Any, str | None]:
