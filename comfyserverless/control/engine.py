@@ -18,6 +18,7 @@ from comfyserverless.control.metrics.metrics import Metrics
 from comfyserverless.control.metrics.state import Sight
 from comfyserverless.control.overview.overview import Overview
 from comfyserverless.control.records.base import RecordQuery
+from comfyserverless.control.records.codec import workflow_id
 from comfyserverless.control.records.opening import open_records
 from comfyserverless.control.records.packed import PackedJson
 from comfyserverless.control.records.prompts import Prompts
@@ -308,4 +309,5 @@ def _record_of(request: SubmitRequest, prompt_id: PromptId, number: float, plan:
         client_id=request.client_id,
         created_ms=created_ms,
         priority=priority_of(request.extra_data),
+        workflow=workflow_id(request.extra_data),
     )

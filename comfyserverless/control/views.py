@@ -192,7 +192,7 @@ class RunRecord:
 
     outputs: ui dicts by node id, of executed and replayed output nodes. messages: the lifecycle events that
     history shows (RunStarted, NodesCached, then the final one). error: set when status is ERROR. priority: the
-    higher, the earlier among the prompts of its tenant.
+    higher, the earlier among the prompts of its tenant. workflow: id of the page's workflow, if it said one.
     """
 
     prompt_id: PromptId
@@ -212,6 +212,7 @@ class RunRecord:
     )
     current_node: NodeId | None = None
     priority: int = 0
+    workflow: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import os
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from comfyserverless.control.records.codec import workflow_id
 from comfyserverless.control.views import RunFailed, RunRecord, RunStatus
 from comfyserverless.server.wire import lifecycle_message
 
@@ -97,7 +96,7 @@ def job_summary(record: RunRecord) -> dict[str, Any]:
         "outputs_count": len(items) if is_over else None,
         "previewable_outputs_count": sum(_is_visual(item) for item in items) if is_over else None,
         "preview_output": _preview_output(record, items),
-        "workflow_id": workflow_id(record.extra_data),
+        "workflow_id": record.workflow,
     }
     return {key: value for key, value in job.items() if value is not None}
 

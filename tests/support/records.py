@@ -27,6 +27,7 @@ def waiting(name: str, number: float = 0, tenant: TenantId = DEFAULT_TENANT, wor
         targets=(NODE,),
         client_id="c",
         created_ms=1_000,
+        workflow=workflow,
     )
 
 

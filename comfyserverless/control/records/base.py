@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from comfyserverless.control.records.changes import Change, NamedFile
-from comfyserverless.control.records.codec import workflow_id
 from comfyserverless.control.records.usage.query import UsagePage, UsageQuery, UsageSpan
 from comfyserverless.control.records.usage.writing import Charges
 from comfyserverless.control.views import RunRecord, RunStatus
@@ -43,7 +42,7 @@ class RecordQuery:
         """Tell whether a record is in the list."""
         if record.tenant != self.tenant or record.status not in self.statuses:
             return False
-        return self.workflow is None or self.workflow == workflow_id(record.extra_data)
+        return self.workflow is None or self.workflow == record.workflow
 
     def value(self, record: RunRecord) -> int:
         """Return what a record is sorted by."""

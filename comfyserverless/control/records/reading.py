@@ -12,7 +12,9 @@ from comfyserverless.control.records.usage.reading import UsageReader
 from comfyserverless.control.views import RunRecord, RunStatus
 from comfyserverless.core.ids import PromptId, TenantId
 
-COLUMNS = "tenant, prompt_id, number, status, client_id, created_ms, started_ms, ended_ms, request, result"
+COLUMNS = (
+    "tenant, prompt_id, number, status, client_id, workflow, created_ms, started_ms, ended_ms, request, result"
+)
 _ENDED = "WHERE tenant = ? AND ended_order IS NOT NULL"
 _HISTORY = f"FROM prompts INDEXED BY history {_ENDED}"
 _LOAD_AT_ONCE = 500
@@ -22,7 +24,8 @@ _INDEXES = {SortKey.CREATED: "history_by_created", SortKey.DURATION: "history_by
 
 def record_of(row: Sequence[Any]) -> RunRecord:
     """Make a record of a row of COLUMNS."""
-    tenant, prompt_id, number, status, client_id, created_ms, started_ms, ended_ms, request, result = row
+    tenant, prompt_id, number, status, client_id, workflow, created_ms, started_ms, ended_ms, *packed = row
+    request, result = packed
     record = RunRecord(
         prompt_id=PromptId(prompt_id),
         tenant=TenantId(tenant),
@@ -35,6 +38,7 @@ def record_of(row: Sequence[Any]) -> RunRecord:
         status=RunStatus(status),
         started_ms=started_ms,
         ended_ms=ended_ms,
+        workflow=workflow,
     )
     decode_request(request, record)
     if result is not None:

@@ -11,7 +11,7 @@ import msgspec
 
 from comfyserverless.control.records import changes
 from comfyserverless.control.records.base import Execute, Opening, Retention, Unfinished
-from comfyserverless.control.records.codec import encode_request, encode_result, workflow_id
+from comfyserverless.control.records.codec import encode_request, encode_result
 from comfyserverless.control.records.reading import COLUMNS, record_of
 from comfyserverless.control.records.usage.writing import UsageWriter
 from comfyserverless.control.views import RunStatus
@@ -107,7 +107,7 @@ class Writer:
                 record.number,
                 RunStatus.PENDING,
                 record.client_id,
-                workflow_id(record.extra_data),
+                record.workflow,
                 record.created_ms,
                 encode_request(record),
             ),

@@ -26,7 +26,7 @@ def records(engine: FakeEngine) -> None:
         record.status = status
         if status not in (RunStatus.PENDING, RunStatus.RUNNING):
             record.started_ms, record.ended_ms = 100, 200 - index
-        record.extra_data = {"extra_pnginfo": {"workflow": {"id": f"w{index}"}}}
+        record.workflow = f"w{index}"
         engine.records[record.prompt_id] = record
 
 

@@ -48,6 +48,7 @@ def ended(status: RunStatus = RunStatus.SUCCESS, **outputs: dict[str, list[Any]]
         status=status,
         started_ms=20,
         ended_ms=30,
+        workflow="w1",
         outputs={NodeId(node.removeprefix("n")): ui for node, ui in outputs.items()},
         messages=[RunStarted(*COMMON, 20), NodesCached(*COMMON, (), 21), last],
     )
