@@ -90,6 +90,8 @@ def _ports(words: str) -> tuple[Port, ...]:
 #   color       0xRRGGBB
 #   start,      latent.slice, image.slice: items of the batch
 #   length
+#   text        one text, or a dict of texts by kind of text model
+#   to, origin  conds; what is taken of `origin` goes into `to`; ..._pooled: their pooled vectors or None
 #   first,      two batches that are combined; the second takes the size of the first
 #   second
 #   axis        what is flipped: `x` upside down, `y` left side right; concat and cut: along which axis
@@ -147,6 +149,9 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec("image.pad", "cpu", "images left top right bottom feathering", "images mask"),
             _spec("image.canny", "cpu", "images low_threshold high_threshold", "images"),
             _spec("image.to_mask", "cpu", "images channel", "mask"),
+            _spec("cond.average", "cpu", "to origin to_pooled origin_pooled strength", "cond pooled"),
+            _spec("cond.concat", "cpu", "to origin", "cond"),
+            _spec("cond.zero", "cpu", "cond pooled", "cond pooled"),
             _spec("image.batch", "cpu", "first second", "images"),
             _spec("image.blend", "cpu", "first second factor mode", "images"),
             _spec("image.composite", "cpu", "destination source mask x y resize_source", "images"),

@@ -74,13 +74,18 @@ class ControlNetRun(ModelFn):
     def _run(
         self, components: Mapping[str, Any], point: Point, batch: Batch, image: Tensor
     ) -> Sequence[Tensor]:
-        control_net, x = components["control_net"], point.x
+        control_net = components["control_net"]
         inputs = model_inputs(point, batch, components["diffusion"])
-        height_px, width_px = x.shape[-2] * LATENT_CELL_PX, x.shape[-1] * LATENT_CELL_PX
+        height_px, width_px = (side * LATENT_CELL_PX for side in inputs.x_in.shape[-2:])
         hint = control_net.prepare_hint(image, width_px, height_px)
         # One hint for all items stays one: it goes through its layers once, and is added to every item.
-        hints = hint if hint.shape[0] == 1 else batch.stack(fit_batch(hint, x.shape[0]))
+        hints = hint if hint.shape[0] == 1 else _for_each(batch, fit_batch(hint, point.x.shape[0]))
         residuals: Sequence[Tensor] = control_net.residuals(
             inputs.x_in, inputs.timesteps, inputs.context, hints, inputs.adm
         )
         return residuals
+
+
+def _for_each(batch: Batch, hint: Tensor) -> Tensor:
+    """Repeat hints once per entry."""
+    return hint if len(batch.entries) == 1 else torch.cat([hint] * len(batch.entries))

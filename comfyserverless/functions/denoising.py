@@ -88,7 +88,8 @@ class DenoiseStep(ModelFn):
         evaluation = sampler.upcoming(state["walk"])
         upcoming = None
         if evaluation is not None:
-            upcoming = describe(evaluation, guidance_of(inputs, state["sampler"]), parametrization)
+            guidance = guidance_of(inputs, state["sampler"])
+            upcoming = describe(evaluation, guidance, parametrization, point.x.shape[-2:])
         return {"state": state, "preview": preview, "upcoming": upcoming}
 
 

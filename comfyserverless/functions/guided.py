@@ -65,7 +65,7 @@ class Point:
 
     def batches(self, guidance: Guidance) -> list[Batch]:
         """Plan the model calls of this evaluation."""
-        return plan_batches(guidance, float(self.sigma), self.parametrization)
+        return plan_batches(guidance, float(self.sigma), self.parametrization, self.x.shape[-2:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +112,15 @@ def guidance_of(inputs: Mapping[str, Any], sampler: str, branch: Branch = "both"
     )
 
 
-def describe(evaluation: Evaluation, guidance: Guidance, parametrization: Parametrization) -> dict[str, Any]:
-    """Return an evaluation as a plan lists it, with the applications that act at its level on a batch."""
+def describe(
+    evaluation: Evaluation, guidance: Guidance, parametrization: Parametrization, size: Sequence[int]
+) -> dict[str, Any]:
+    """Return an evaluation as a plan lists it, with the applications that act at its level on a batch.
+
+    size: (h, w) of the latent in cells.
+    """
     acting: dict[int, set[int]] = {}
-    for batch in plan_batches(guidance, evaluation.sigma, parametrization):
+    for batch in plan_batches(guidance, evaluation.sigma, parametrization, size):
         controls = {
             index
             for index in batch.controls

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from comfyserverless.functions.canvas import ImageCrop, ImageEmpty, ImageInvert, ImagePad
+from comfyserverless.functions.conditionings.changing import CondAverage, CondConcat, CondZero
 from comfyserverless.functions.control import ControlNetRun
 from comfyserverless.functions.denoising import DenoiseNegative, DenoiseStep
 from comfyserverless.functions.edges import ImageCanny
@@ -111,6 +112,9 @@ FUNCTIONS: Mapping[str, ModelFn] = MappingProxyType(
             MaskComposite(),
             MaskCrop(),
             MaskThreshold(),
+            CondAverage(),
+            CondConcat(),
+            CondZero(),
             ImageBatch(),
             ImageBlend(),
             ImageComposite(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -88,7 +88,7 @@ class SampleBegin(ModelFn):
                 state["original"] = samples
             else:
                 state["mask"]["change"] = gradual_change(strength, sigmas, parametrization)
-        return {"state": state, "plan": _plan(inputs, parametrization, sampler, sigmas)}
+        return {"state": state, "plan": _plan(inputs, parametrization, sampler, sigmas, samples.shape[-2:])}
 
 
 class SampleEnd(ModelFn):
@@ -162,7 +162,11 @@ def _walk_request(sampler: Sampler, inputs: Mapping[str, Any]) -> WalkRequest:
 
 
 def _plan(
-    inputs: Mapping[str, Any], parametrization: Parametrization, sampler: Sampler, sigmas: Tensor
+    inputs: Mapping[str, Any],
+    parametrization: Parametrization,
+    sampler: Sampler,
+    sigmas: Tensor,
+    size: Sequence[int],
 ) -> dict[str, Any]:
     """List the evaluations, all or, in a dynamic walk, the first."""
     guidance = guidance_of(inputs, inputs["sampler"])
@@ -171,5 +175,5 @@ def _plan(
         "steps": evaluations[-1].step + 1 if evaluations else 0,
         "maximum": len(sigmas) - 1,
         "is_dynamic": sampler.is_dynamic,
-        "evaluations": [describe(evaluation, guidance, parametrization) for evaluation in evaluations],
+        "evaluations": [describe(evaluation, guidance, parametrization, size) for evaluation in evaluations],
     }

@@ -28,6 +28,10 @@ class TextEncode(ModelFn):
 
     @torch.no_grad()
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
-        """Return cond [1, T, D] float32 and pooled [1, D] float32 or None."""
-        cond, pooled = components["encoder"].encode(inputs["text"])
+        """Return cond [1, T, D] float32 and pooled [1, D] float32 or None.
+
+        text: one for all text models, or a dict of texts by kind of model (`l`, `g`, `h`).
+        """
+        encoder, text = components["encoder"], inputs["text"]
+        cond, pooled = encoder.encode_parts(text) if isinstance(text, dict) else encoder.encode(text)
         return {"cond": cond, "pooled": pooled}

@@ -16,9 +16,14 @@ MAX_ENTRIES = 256
 MAX_TEXT_CHARS = 1_000_000
 
 
+def check_text(given: str) -> None:
+    """Raise PromptError for a text that is too long to be a prompt."""
+    if len(given) > MAX_TEXT_CHARS:
+        raise PromptError(f"text has {len(given)} characters, at most {MAX_TEXT_CHARS} are possible")
+
+
 async def _encode_text(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
-    if len(inputs["text"]) > MAX_TEXT_CHARS:
-        raise PromptError(f"text has {len(inputs['text'])} characters, at most {MAX_TEXT_CHARS} are possible")
+    check_text(inputs["text"])
     encoded = ctx.emit("text.encode", clip=take_clip(inputs), text=inputs["text"])
     return NodeResult(([[encoded.out("cond"), {"pooled_output": encoded.out("pooled")}]],))
 

@@ -6,6 +6,8 @@ once per model call, however many conditionings hold them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import Value
 from comfyserverless.graph.declaration import InputSpec, NodeDeclaration, OutputSpec
@@ -82,8 +84,8 @@ def spread_to_negative(positive: Conditioning, negative: Conditioning) -> Condit
     ComfyUI's rule: if no negative entry has a control of its own, the controlled positive entries hand theirs
     to the negative entries in turn (the last one stays); entries limited to an area take no part.
     """
-    givers = [options for _, options in positive if "area" not in options and options.get(APPLIES_TO_NEGATIVE)]
-    whole = [index for index, (_, options) in enumerate(negative) if "area" not in options]
+    givers = [options for _, options in positive if not has_area(options) and options.get(APPLIES_TO_NEGATIVE)]
+    whole = [index for index, (_, options) in enumerate(negative) if not has_area(options)]
     if not givers or not whole or any(negative[index][1].get(CONTROL) for index in whole):
         return negative
     spread = [list(entry) for entry in negative]
@@ -91,6 +93,11 @@ def spread_to_negative(positive: Conditioning, negative: Conditioning) -> Condit
         index = whole[turn % len(whole)]
         spread[index] = [negative[index][0], {**negative[index][1], CONTROL: options[CONTROL]}]
     return spread
+
+
+def has_area(options: Mapping[str, Value]) -> bool:
+    """Tell whether a conditioning with these options is limited to a part of the picture."""
+    return "area" in options or bool(options.get("set_area_to_bounds"))
 
 
 def distinct_applications(positive: Conditioning, negative: Conditioning) -> list[dict[str, Value]]:

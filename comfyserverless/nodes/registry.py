@@ -16,6 +16,7 @@ from comfyserverless.nodes import (
     sampling,
     vae,
 )
+from comfyserverless.nodes.conditionings import editing as conditioning_editing
 from comfyserverless.nodes.images import changing as image_changing
 from comfyserverless.nodes.images import combining as image_combining
 from comfyserverless.nodes.latents import changing as latent_changing
@@ -45,6 +46,7 @@ BUILTIN: Declarations = Registry(
         *sampling.NODES,
         *loaders.NODES,
         *conditioning.NODES,
+        *conditioning_editing.NODES,
         *vae.NODES,
         *latent.NODES,
         *latent_changing.NODES,

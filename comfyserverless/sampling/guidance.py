@@ -3,11 +3,11 @@
 Entries whose inputs have equal shapes and equal chains of controls share one model call, as in the original,
 because a batch of two does not give the bits of two batches of one. For the same reason the branches of an
 evaluation, positive and negative, are either planned together or each for itself, whoever evaluates them. The
-plan depends on literals and shapes only, so that every function that looks at the same evaluation makes the
-same plan.
+plan depends on literals, shapes and masks only, so that every function that looks at the same evaluation makes
+the same plan.
 
-Not here yet: areas and masks. They would give entries a crop of x in `model_batch` and a weight per cell in
-`combine`.
+An entry that is limited to an area sees only that part of the latent. Its counterpart on the other side then
+must be seen alike: a side without an entry of that very area gets a copy of the smallest entry around it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from comfyserverless.sampling.parametrization import Parametrization
+from comfyserverless.sampling.regions import EVERYWHERE, Region, find_region
 
 POSITIVE, NEGATIVE = 0, 1
 
@@ -63,13 +64,16 @@ class Guidance:
 class Entry:
     """One conditioning that is active at a level.
 
-    side: POSITIVE or NEGATIVE; controls: its chain, as indices into the applications.
+    side: POSITIVE or NEGATIVE; options: what the model is told beside cond; controls: its chain, as indices
+    into the applications; region, strength: where and how much it counts.
     """
 
     side: int
     cond: Tensor
     options: Mapping[str, Any]
     controls: tuple[int, ...]
+    region: Region = EVERYWHERE
+    strength: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +102,9 @@ class Batch:
         return repeated[0] if len(repeated) == 1 else torch.cat(repeated)
 
     def stack(self, x: Tensor) -> Tensor:
-        """Repeat a latent (or a [B] level) once per entry: [entries * B, ...]."""
-        return x if len(self.entries) == 1 else torch.cat([x] * len(self.entries))
+        """Stack what each entry sees of a latent: [entries * B, C, h, w]."""
+        parts = [entry.region.crop(x) for entry in self.entries]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def fit_batch(value: Tensor, batch_size: int) -> Tensor:
@@ -120,12 +125,14 @@ def is_in_range(options: Mapping[str, Any], sigma: float, parametrization: Param
     return parametrization.percent_to_sigma(end) <= sigma <= parametrization.percent_to_sigma(start)
 
 
-def plan_batches(guidance: Guidance, sigma: float, parametrization: Parametrization) -> list[Batch]:
-    """Return the model calls of one evaluation at level sigma, in order.
+def plan_batches(
+    guidance: Guidance, sigma: float, parametrization: Parametrization, size: Sequence[int]
+) -> list[Batch]:
+    """Return the model calls of one evaluation at level sigma, in order; size: (h, w) of the latent in cells.
 
     Within a batch the entry listed last comes first: negatives before positives.
     """
-    waiting = _active_entries(guidance, sigma, parametrization)
+    waiting = _active_entries(guidance, sigma, parametrization, size)
     batches: list[Batch] = []
     while waiting:
         together = [entry for entry in waiting if _can_share(waiting[0], entry)]
@@ -164,37 +171,81 @@ def combine(guidance: Guidance, outputs: Outputs, x: Tensor, negative: Tensor | 
 
 
 def average_side(outputs: Outputs, side: int, x: Tensor) -> Tensor:
-    """Return the average of a side's entries by `strength`: [B, ...], as x; 0 without entries."""
+    """Return the average of a side's entries by strength and region: [B, ...], as x; 0 where nobody counts."""
     weighted = [
-        (entry.options.get("strength", 1.0), part)
+        (entry, part)
         for batch, denoised in outputs
         for entry, part in zip(batch.entries, denoised.chunk(len(batch.entries)), strict=True)
         if entry.side == side
     ]
-    return _average(weighted, x)
-
-
-def _average(weighted: Sequence[tuple[float, Tensor]], x: Tensor) -> Tensor:
-    if len(weighted) == 1 and weighted[0][0] == 1.0:
+    if len(weighted) == 1 and weighted[0][0].strength == 1.0 and weighted[0][0].region.is_everywhere:
         return weighted[0][1]
     total, weights = torch.zeros_like(x), torch.full_like(x, _NO_WEIGHT)
-    for weight, part in weighted:
-        multiplier = torch.full_like(x, weight)
-        total += part * multiplier
-        weights += multiplier
+    for entry, part in weighted:
+        multiplier = entry.region.weights(x, entry.strength)
+        entry.region.crop(total).add_(part * multiplier)
+        entry.region.crop(weights).add_(multiplier)
     return total / weights
 
 
-def _active_entries(guidance: Guidance, sigma: float, parametrization: Parametrization) -> list[Entry]:
-    sides = [(POSITIVE, guidance.positive)] if guidance.branch != "negative" else []
-    if guidance.uses_negative and guidance.branch != "positive":
-        sides.append((NEGATIVE, guidance.negative))
-    return [
-        Entry(side, cond, options, _chain(options, guidance.applications))
-        for side, listed in sides
-        for cond, options in listed
-        if is_in_range(options, sigma, parametrization)
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """An entry of a conditioning with its region, whether it is active or not.
+
+    limits: the options that say when, where and how much it counts, and what controls it.
+    """
+
+    cond: Tensor
+    options: Mapping[str, Any]
+    region: Region
+    limits: Mapping[str, Any]
+
+
+def _active_entries(
+    guidance: Guidance, sigma: float, parametrization: Parametrization, size: Sequence[int]
+) -> list[Entry]:
+    listed = [
+        [_Listed(cond, options, find_region(options, size), options) for cond, options in conditioning]
+        for conditioning in (guidance.positive, guidance.negative)
     ]
+    if any(each.region.box is not None for side in listed for each in side):
+        listed[NEGATIVE] += _counterparts(listed[POSITIVE], listed[NEGATIVE])
+        listed[POSITIVE] += _counterparts(listed[NEGATIVE], listed[POSITIVE])
+    sides = [POSITIVE] if guidance.branch != "negative" else []
+    if guidance.uses_negative and guidance.branch != "positive":
+        sides.append(NEGATIVE)
+    return [
+        Entry(
+            side,
+            each.cond,
+            each.options,
+            _chain(each.limits, guidance.applications),
+            each.region,
+            each.limits.get("strength", 1.0),
+        )
+        for side in sides
+        for each in listed[side]
+        if is_in_range(each.limits, sigma, parametrization)
+    ]
+
+
+def _counterparts(of: Sequence[_Listed], among: Sequence[_Listed]) -> list[_Listed]:
+    """Return what a side lacks so that each area of the other one has an entry of the same area."""
+    made: list[_Listed] = []
+    for each in of:
+        box = each.region.box
+        if box is None:
+            continue
+        around = [one for one in (*among, *made) if one.region.box is None or one.region.box.holds(box)]
+        bounded = [one for one in around if one.region.box is not None]
+        smallest = min(bounded, key=_cells, default=around[0] if around else None)
+        if smallest is not None and smallest.region.box != box:
+            made.append(_Listed(smallest.cond, smallest.options, each.region, each.limits))
+    return made
+
+
+def _cells(listed: _Listed) -> int:
+    return 0 if listed.region.box is None else listed.region.box.cells
 
 
 def _chain(options: Mapping[str, Any], applications: Sequence[Mapping[str, Any]]) -> tuple[int, ...]:
@@ -222,8 +273,12 @@ def _is_same_tensor(one: Tensor, other: Tensor) -> bool:
     return one.data_ptr() == other.data_ptr() or torch.equal(one, other)
 
 
+def _extent(region: Region) -> tuple[int, int] | None:
+    return None if region.box is None else (region.box.height, region.box.width)
+
+
 def _can_share(first: Entry, other: Entry) -> bool:
-    if first.controls != other.controls:
+    if first.controls != other.controls or _extent(first.region) != _extent(other.region):
         return False
     one, two = first.cond.shape, other.cond.shape
     if one == two:

@@ -13,6 +13,7 @@ from comfyserverless.sampling.parametrization import discrete_parametrization
 
 PARAMETRIZATION = discrete_parametrization("epsilon")
 X = torch.zeros(2, 4, 4, 4)
+SIZE = (4, 4)
 HINT = torch.rand(1, 8, 8, 3, generator=torch.Generator().manual_seed(0))
 
 
@@ -32,16 +33,19 @@ def application(hint: Tensor = HINT, **changes: Any) -> dict[str, Any]:
 
 
 def plan(guidance: Guidance, sigma: float = 1.0) -> list[list[int]]:
-    return [[e.side for e in batch.entries] for batch in plan_batches(guidance, sigma, PARAMETRIZATION)]
+    return [[e.side for e in batch.entries] for batch in plan_batches(guidance, sigma, PARAMETRIZATION, SIZE)]
 
 
 def outputs(guidance: Guidance, *values: float) -> list[tuple[Batch, Tensor]]:
-    batches = plan_batches(guidance, 1.0, PARAMETRIZATION)
+    batches = plan_batches(guidance, 1.0, PARAMETRIZATION, SIZE)
     return [
         (
             batch,
             torch.cat(
-                [torch.full_like(X, values[e.side]) * (1 + float(e.cond[0, 0, 0])) for e in batch.entries]
+                [
+                    torch.full_like(e.region.crop(X), values[e.side]) * (1 + float(e.cond[0, 0, 0]))
+                    for e in batch.entries
+                ]
             ),
         )
         for batch in batches
@@ -60,7 +64,7 @@ def test_scale_one_leaves_the_negative_out() -> None:
 
 def test_lengths_up_to_four_repeats_share_a_call_at_their_common_multiple() -> None:
     guidance = Guidance([entry(77 * 2, 1.0)], [entry(77 * 3, 2.0)], 7.0)
-    (batch,) = plan_batches(guidance, 1.0, PARAMETRIZATION)
+    (batch,) = plan_batches(guidance, 1.0, PARAMETRIZATION, SIZE)
     context = batch.context(2)
     assert context.shape == (4, 77 * 6, 8)
     assert context[:, 0, 0].tolist() == [2.0, 2.0, 1.0, 1.0]
@@ -73,7 +77,7 @@ def test_lengths_beyond_four_repeats_are_separate_calls() -> None:
 def test_different_controls_are_separate_calls() -> None:
     one = application()
     guidance = Guidance([entry(control=[one])], [entry()], 7.0, [one])
-    batches = plan_batches(guidance, 1.0, PARAMETRIZATION)
+    batches = plan_batches(guidance, 1.0, PARAMETRIZATION, SIZE)
     assert [batch.controls for batch in batches] == [(0,), ()]
 
 
@@ -81,7 +85,7 @@ def test_equal_controls_share_a_call_even_if_the_hint_was_fetched_twice() -> Non
     one, two = application(), application(strength=0.5)
     copies = [application(HINT.clone()), application(HINT.clone(), strength=0.5)]
     guidance = Guidance([entry(control=[one, two])], [entry(control=copies)], 7.0, [one, two])
-    (batch,) = plan_batches(guidance, 1.0, PARAMETRIZATION)
+    (batch,) = plan_batches(guidance, 1.0, PARAMETRIZATION, SIZE)
     assert batch.controls == (0, 1)
 
 
@@ -147,3 +151,42 @@ def test_negative_that_was_evaluated_apart_takes_its_place() -> None:
     assert torch.equal(estimate.denoised, torch.full_like(X, 15.0))
     assert estimate.uncond is not None
     assert torch.equal(estimate.uncond, torch.full_like(X, 1.0))
+
+
+def test_area_is_seen_alone_and_gets_a_counterpart_on_the_other_side() -> None:
+    guidance = Guidance([entry(area=[4, 2, 0, 2]), entry()], [entry(value=0.5, pooled_output="p")], 7.0)
+    plans = [
+        [(e.side, e.region.crop(X).shape[-1], e.options.get("pooled_output")) for e in batch.entries]
+        for batch in plan_batches(guidance, 1.0, PARAMETRIZATION, SIZE)
+    ]
+    assert plans == [[(1, 2, "p"), (0, 2, None)], [(1, 4, "p"), (0, 4, None)]]
+
+
+def test_counterpart_is_made_of_the_smallest_entry_around_and_limited_alike() -> None:
+    positive = [entry(area=[1, 1, 2, 2], strength=0.25, start_percent=0.0, end_percent=1.0)]
+    negative = [entry(1, value=1.0), entry(2, area=[2, 2, 2, 2]), entry(3, area=[4, 2, 0, 2])]
+    batches = plan_batches(Guidance(positive, negative, 7.0), 1.0, PARAMETRIZATION, SIZE)
+    made = [e for batch in batches for e in batch.entries if e.side == 1 and e.region.crop(X).numel() == 8]
+    assert [(e.cond.shape[1], e.strength) for e in made] == [(2, 0.25)]
+
+
+def test_entries_that_see_parts_of_other_shapes_do_not_share_a_call() -> None:
+    guidance = Guidance([entry(area=[4, 2, 0, 0]), entry(area=[2, 4, 0, 0]), entry(area=[4, 2, 0, 2])], [], 1.0)
+    assert [len(batch.entries) for batch in plan_batches(guidance, 1.0, PARAMETRIZATION, SIZE)] == [2, 1]
+
+
+def test_average_counts_each_entry_where_it_acts() -> None:
+    left = torch.zeros(1, 4, 4)
+    left[..., :2] = 1.0
+    guidance = Guidance(
+        [entry(value=0.0, mask=left), entry(value=1.0, mask=1.0 - left, mask_strength=0.5)], [], 1.0
+    )
+    denoised = combine(guidance, outputs(guidance, 3.0), X).denoised
+    assert torch.allclose(denoised[..., :2], torch.tensor(3.0))
+    assert torch.allclose(denoised[..., 2:], torch.tensor(6.0))
+
+
+def test_cells_that_no_entry_covers_are_nothing() -> None:
+    guidance = Guidance([entry(area=[4, 2, 0, 0])], [], 1.0)
+    denoised = combine(guidance, outputs(guidance, 3.0), X).denoised
+    assert torch.count_nonzero(denoised[..., 2:]) == 0

@@ -1,0 +1,1 @@
+"""Change and combine encoded prompts on the CPU lane."""

@@ -1,0 +1,1 @@
+"""Nodes that change and limit conditionings."""

@@ -1,0 +1,62 @@
+"""Where conditionings act: boxes, masks, and how their weights fade."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from comfyserverless.sampling.regions import EVERYWHERE, Box, find_region
+
+X = torch.zeros(2, 4, 32, 24)
+SIZE = (32, 24)
+
+
+def test_no_options_mean_everywhere() -> None:
+    assert find_region({}, SIZE) is EVERYWHERE
+    assert torch.equal(EVERYWHERE.crop(X), X)
+
+
+@pytest.mark.parametrize(
+    ("area", "box"),
+    [
+        ([8, 16, 4, 2], Box(4, 2, 8, 16)),
+        ([64, 64, 4, 2], Box(4, 2, 28, 22)),
+        ([8, 8, 99, 99], Box(31, 23, 1, 1)),
+        (["percentage", 0.5, 0.25, 0.25, 0.5], Box(8, 12, 16, 6)),
+        (["percentage", 0.0, 0.0, 1.0, 0.0], Box(31, 0, 1, 1)),
+    ],
+)
+def test_area_is_cut_off_at_the_border_of_the_latent(area: list[object], box: Box) -> None:
+    assert find_region({"area": area}, SIZE).box == box
+
+
+def test_weights_fade_towards_borders_inside_the_latent_only() -> None:
+    weights = find_region({"area": [16, 24, 16, 0]}, SIZE).weights(X, 2.0)[0, 0]
+    assert weights.shape == (16, 24)
+    assert torch.allclose(weights[:5, 3], torch.tensor([0.5, 1.0, 1.5, 2.0, 2.0]))
+    assert torch.equal(weights[-1], torch.full((24,), 2.0))
+
+
+def test_mask_is_resized_and_counts_by_its_strength() -> None:
+    mask = torch.zeros(1, 64, 48)
+    mask[:, :32] = 1.0
+    region = find_region({"mask": mask, "mask_strength": 0.5}, SIZE)
+    weights = region.weights(X, 3.0)
+    assert weights.shape == (1, 1, 32, 24)
+    assert torch.equal(weights[0, 0, :, 0], torch.tensor([1.5] * 16 + [0.0] * 16))
+
+
+def test_bounds_of_a_mask_become_the_area_of_at_least_eight_cells() -> None:
+    mask = torch.zeros(1, 32, 24)
+    mask[0, 5:7, 3:20] = 0.5
+    region = find_region({"mask": mask, "set_area_to_bounds": True}, SIZE)
+    assert region.box == Box(5, 3, 8, 17)
+    assert region.weights(X, 1.0).shape == (1, 1, 8, 17)
+    empty = find_region({"mask": torch.zeros(1, 32, 24), "set_area_to_bounds": True}, SIZE)
+    assert empty.box == Box(0, 0, 8, 8)
+
+
+def test_masks_are_shared_out_to_the_items_of_a_batch() -> None:
+    masks = torch.stack([torch.zeros(32, 24), torch.ones(32, 24)])
+    weights = find_region({"mask": masks}, SIZE).weights(X, 1.0)
+    assert weights.sum(dim=(1, 2, 3)).tolist() == [0.0, 768.0]
