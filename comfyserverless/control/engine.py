@@ -41,7 +41,7 @@ from comfyserverless.control.workers.processes import check_sizes
 from comfyserverless.control.workers.scratch import Scratch, shared_folder
 from comfyserverless.core.config import EngineConfig
 from comfyserverless.core.errors import CapacityError
-from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
+from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId, WorkerId
 from comfyserverless.graph.plan import Plan
 from comfyserverless.graph.validation import validate
 from comfyserverless.nodes.registry import BUILTIN
@@ -78,7 +78,7 @@ class Engine:
             tenant_weights=Weights(tenants),
             policy=policy_named(config.policy),
         )
-        self._pool = WorkerPool(config.worker, scheduling, self._scratch, self._caches.let_go)
+        self._pool = WorkerPool(config.worker, scheduling, self._scratch, self._let_go)
         self.overview = Overview(self._pool.dispatcher.state, self._pool.dispatcher.meter)
         self.metrics = Metrics(tenants.names, self._pool.dispatcher.meter, self._queue.find, self._look)
         self.subscribe(self.metrics.on_notice)
@@ -255,6 +255,11 @@ class Engine:
         found = ["The server is stopping"] if self._runs.is_stopping else []
         found += [] if self._pool.has_workers else ["No worker is ready"]
         return found + ([] if self._prompts.can_write() else ["Prompts cannot be recorded"])
+
+    def _let_go(self, worker: WorkerId) -> bool:
+        """Drop results in a worker's arena that only wait to be used again; False if there were none."""
+        was_cached = self._caches.let_go(worker)
+        return self._runs.let_go(worker) or was_cached
 
     def _look(self) -> Sight:
         state, is_ready = self._pool.dispatcher.state, not self.obstacles()

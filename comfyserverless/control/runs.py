@@ -23,7 +23,7 @@ from comfyserverless.control.records.saves import RunPublisher
 from comfyserverless.control.run import Run
 from comfyserverless.control.views import Notice, QueueChanged, RunEnded, RunRecord, RunStatus
 from comfyserverless.control.workers.pool import WorkerPool
-from comfyserverless.core.ids import PromptId, TenantId
+from comfyserverless.core.ids import PromptId, TenantId, WorkerId
 from comfyserverless.graph.plan import Plan
 from comfyserverless.graph.validation import validate
 from comfyserverless.nodes.registry import BUILTIN
@@ -100,6 +100,11 @@ class Runs:
         models, memory = self._wants_free
         self._wants_free = (models or unload_models, memory or free_memory)
         self._free_if_idle()
+
+    def let_go(self, worker: WorkerId) -> bool:
+        """Drop what runs keep in a worker's arena and do not need any more; False if there was nothing."""
+        answers = [run.let_go(worker) for run in self._runs.values()]
+        return any(answers)
 
     async def _begin_restored(self) -> None:
         with contextlib.suppress(TimeoutError):
