@@ -19,8 +19,8 @@ export function dashboardTab(app, api) {
       app.extensionManager.registerSidebarTab({
         id: "comfyserverless.dashboard",
         icon: "pi pi-chart-bar",
-        title: "Dashboard",
-        tooltip: "Dashboard: tenants, queue, workers",
+        title: "Overview",
+        tooltip: "Overview: tenants, queue, workers",
         type: "custom",
         render(/** @type {HTMLElement} */ element) {
           close();

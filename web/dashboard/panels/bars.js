@@ -17,7 +17,7 @@ import { freeRow, TIMELINE_S } from "../store.js";
 export const BARS = 300;
 
 /** A bar is at least so long that it can be seen. */
-const LEAST_S = 0.12;
+const LEAST_S = 0.15;
 
 /** A call goes on in the row of the stretch before it if it began so soon after its end. */
 const SAME_S = 0.15;

@@ -26,6 +26,7 @@ import { colorOf, emptyState, hasTenants, panel, tenantName } from "./shared.js"
 export function sharesPanel(state, actions) {
   const overview = state.overview;
   const isMany = hasTenants(state);
+  const isOwn = overview !== null && !overview.is_operator;
   const name = isMany ? "Fair sharing" : "GPU use";
   if (!overview || state.samples.every((each) => each.shares.length === 0)) {
     return panel("shares", name, null, emptyState("No GPU lane was used in the last ten minutes."));
@@ -35,7 +36,7 @@ export function sharesPanel(state, actions) {
   const step = (overview.sample_s / SHARES_S) * WIDTH * 1.5;
   const ahead = aheadSeries(state.samples);
   const share = chart(state, actions, {
-    title: isMany ? "Share of the GPU lanes" : "GPU lanes in use",
+    title: isOwn ? "Your share of the GPU lanes" : isMany ? "Share of the GPU lanes" : "GPU lanes in use",
     label: describe(series, "held", (points) => formatRatio(points.at(-1) ?? 0)),
     ticks: [
       { text: "100 %", at: 0 },

@@ -47,7 +47,7 @@ export function summaryPanel(state) {
     tile(
       isOperator ? "GPU lanes in use" : "Your share now",
       all.heldRatio === null ? "–" : formatRatio(all.heldRatio),
-      "of the time, last 2 s",
+      "last 2 s",
     ),
     tile("Workers", `${all.readyWorkers} / ${all.workers}`, trouble, all.troubled > 0),
     isOperator && tile("Active tenants", String(all.busyTenants), `of ${tenantCount(state)}`),

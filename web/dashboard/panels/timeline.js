@@ -16,6 +16,9 @@ import { colorOf, emptyState, familyOf, hasTenants, panel, tenantName } from "./
 const ROW = 10;
 const LEGEND = 10;
 
+/** Longer bars have an edge; it would hide shorter ones. */
+const WIDE_S = 0.6;
+
 /** @param {State} state @param {Actions} actions */
 export function timelinePanel(state, actions) {
   const overview = state.overview;
@@ -98,10 +101,13 @@ function barKey(target) {
 /** @param {State} state @param {Bar} bar */
 function barRect(state, bar) {
   const { call } = bar;
-  const failed = "outcome" in call && call.outcome !== "done" ? " csl-bar-failed" : "";
+  const kinds = ["csl-bar"];
+  if (bar.to - bar.from > WIDE_S) kinds.push("csl-bar-wide");
+  if (bar.isRunning) kinds.push("csl-bar-running");
+  else if ("outcome" in call && call.outcome !== "done") kinds.push("csl-bar-failed");
   return h("rect", {
     key: bar.key,
-    class: `csl-bar${bar.isRunning ? " csl-bar-running" : failed}`,
+    class: kinds.join(" "),
     "data-bar": bar.key,
     x: bar.from.toFixed(3),
     y: bar.row * ROW + 0.75,
