@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
 
+from comfyserverless.control.metrics.tallies import CounterTally, HistogramTally
 from comfyserverless.server.border import Handler
 
 _SECONDS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
@@ -17,32 +21,39 @@ _CLIENT_GONE = 499
 _SWITCHED = 101
 
 
-class RequestMetrics:
+class RequestMetrics(Collector):
     """Measure the requests of one server; `sockets` is set by whoever knows how many are open."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        self._requests = Counter(
+        self._requests = CounterTally(
             "comfyserverless_http_requests",
             "Requests that were answered; a websocket counts when it ends",
-            ["method", "route", "status"],
-            registry=registry,
+            ("method", "route", "status"),
         )
-        self._seconds = Histogram(
+        self._seconds = HistogramTally(
             "comfyserverless_http_request_duration_seconds",
             "Time to answer requests, without websockets",
-            ["route"],
-            registry=registry,
-            buckets=_SECONDS,
+            "route",
+            _SECONDS,
         )
         self.sockets = Gauge("comfyserverless_websocket_clients", "Open websockets", registry=registry)
+        registry.register(self)
 
     def note(self, request: web.Request, status: int, duration_s: float) -> None:
         """Count one request. status: 499 if the client went away before the answer."""
         method = request.method if request.method in _METHODS else "other"
         route = _route_of(request)
-        self._requests.labels(method, route, str(status)).inc()
+        self._requests.add((method, route, str(status)))
         if status != _SWITCHED:
-            self._seconds.labels(route).observe(duration_s)
+            self._seconds.observe(route, duration_s)
+
+    def describe(self) -> Iterable[Metric]:
+        """Name nothing ahead: what there is depends on what was asked for."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """Return what was counted so far."""
+        return [self._requests.family(), self._seconds.family()]
 
 
 def _route_of(request: web.Request) -> str:
