@@ -19,6 +19,7 @@ _ENDED = "WHERE tenant = ? AND ended_order IS NOT NULL"
 _HISTORY = f"FROM prompts INDEXED BY history {_ENDED}"
 _LOAD_AT_ONCE = 500
 #: Each holds all columns that a list is selected and sorted by, so that no row is read for those it leaves out.
+_BY_WORKFLOW = "history_by_workflow"
 _INDEXES = {SortKey.CREATED: "history_by_created", SortKey.DURATION: "history_by_duration"}
 
 
@@ -108,7 +109,8 @@ def _where(query: RecordQuery) -> tuple[str, tuple[Any, ...]]:
     # with an empty list SQLite sees nothing to look up in an index
     statuses: list[str] = [*sorted(query.statuses)] or [""]
     marks = ", ".join("?" * len(statuses))
-    text = f"FROM prompts INDEXED BY {_INDEXES[query.sort]} {_ENDED} AND status IN ({marks})"
+    index = _INDEXES[query.sort] if query.workflow is None else _BY_WORKFLOW
+    text = f"FROM prompts INDEXED BY {index} {_ENDED} AND status IN ({marks})"
     values: tuple[Any, ...] = (query.tenant, *statuses)
     if query.workflow is None:
         return text, values

@@ -11,7 +11,7 @@ from comfyserverless.control.metering.amounts import AMOUNTS
 from comfyserverless.core.errors import ConfigError
 
 FILE_NAME = "records.sqlite3"
-VERSION = 2
+VERSION = 3
 
 _BUSY_S = 10.0
 _CHECK_S = 2.0
@@ -59,7 +59,15 @@ _TAKE_OVER_1 = """
 INSERT INTO usage_totals SELECT tenant, lane, CAST(ROUND(service_s * 1e9) AS INTEGER) FROM usage;
 DROP TABLE usage;
 """
-_STEPS = {0: _TABLES + _USAGE_TABLES, 1: _USAGE_TABLES + _TAKE_OVER_1}
+_WORKFLOW_INDEX = """
+CREATE INDEX history_by_workflow ON prompts (tenant, workflow, created_ms, status, duration_ms, ended_order)
+    WHERE ended_order IS NOT NULL;
+"""
+_STEPS = {
+    0: _TABLES + _USAGE_TABLES + _WORKFLOW_INDEX,
+    1: _USAGE_TABLES + _TAKE_OVER_1 + _WORKFLOW_INDEX,
+    2: _WORKFLOW_INDEX,
+}
 """What makes the present tables of those of an older version (0: of none)."""
 
 

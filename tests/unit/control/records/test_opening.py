@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from comfyserverless.control.records.base import Retention
+from comfyserverless.control.records.base import RecordQuery, Retention
 from comfyserverless.control.records.changes import Accepted
 from comfyserverless.control.records.opening import open_file, open_records
 from comfyserverless.control.views import RunStatus
@@ -116,3 +116,15 @@ def test_records_in_memory_leave_no_file(tmp_path: Path) -> None:
     records, _ = open_records(EngineConfig(folders, database=str(tmp_path / "mine.db")), 0)
     records.close()
     assert (tmp_path / "mine.db").exists()
+
+
+def test_records_of_version_2_get_the_index_by_workflow(tmp_path: Path) -> None:
+    path = tmp_path / "records.sqlite3"
+    filled(path, 3)
+    with sqlite3.connect(path) as raw:
+        raw.executescript("DROP INDEX history_by_workflow; PRAGMA user_version = 2;")
+    raw.close()
+    records, _ = open_at(path)
+    query = RecordQuery(DEFAULT_TENANT, frozenset(RunStatus), "w")
+    assert records.count(query) == 3
+    records.close()
