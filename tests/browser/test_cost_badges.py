@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.conftest import Window
 from tests.support.server import RunningServer
@@ -50,6 +51,34 @@ def test_nodes_say_what_they_cost_and_what_was_cached(
     page.evaluate(f"window.app.graph.remove({sampler})")
     page.wait_for_timeout(300)  # the canvas draws what is left
     assert page.evaluate(BADGES)["VAEDecode"]
+
+
+def test_nodes_that_are_elements_say_it_too(window: Window, start_server: Callable[..., RunningServer]) -> None:
+    window.open(start_server().url)
+    page = window.page
+    page.evaluate("window.app.extensionManager.setting.set('Comfy.VueNodes.Enabled', true)")
+    page.locator("[data-node-id]").first.wait_for()
+    cost = run(window, r"^\d")["KSampler"]
+    expect(page.locator("[data-node-id]").filter(has_text="KSampler")).to_contain_text(cost)
+    window.screenshot("cost_badges_elements")
+
+
+def test_subgraph_says_what_its_inside_costs(
+    window: Window, start_server: Callable[..., RunningServer]
+) -> None:
+    window.open(start_server().url)
+    page = window.page
+    page.evaluate("""() => {
+      const inside = window.app.graph.nodes.filter((node) => ["KSampler", "VAEDecode"].includes(node.type));
+      window.app.graph.convertToSubgraph(new Set(inside));
+    }""")
+    page.get_by_test_id("queue-button").click()
+    texts = "(nodes) => nodes.flatMap((node) => node.badges.map((badge) => badge().text)).filter(Boolean)"
+    outside = f"({texts})(window.app.graph.nodes.filter((node) => node.subgraph))"
+    page.wait_for_function(f"{outside}.length === 1", timeout=120_000)
+    inside = f"({texts})(window.app.graph.nodes.find((node) => node.subgraph).subgraph.nodes)"
+    assert len(page.evaluate(inside)) == 2
+    window.screenshot("cost_badges_subgraph")
 
 
 def test_page_works_on_where_costs_cannot_be_read(

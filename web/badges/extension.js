@@ -8,6 +8,10 @@
 import { badgeOf, indexCosts, placeOf, remember } from "./costs.js";
 
 export const SETTING = "comfyserverless.costBadges";
+
+/** The prompt whose costs came last: nodes that the page draws as elements draw anew when a setting changes. */
+const LATEST = "comfyserverless.latestCosts";
+const ELEMENTS = "Comfy.VueNodes.Enabled";
 const ENDS = ["execution_success", "execution_error", "execution_interrupted"];
 
 /** @type {Record<string, {fgColor: string, bgColor: string}>} */
@@ -31,7 +35,8 @@ export function costBadges(app, api, badgeClass = () => window.LGraphBadge) {
   const badged = new WeakSet();
 
   const rootGraph = () => app.rootGraph ?? app.graph;
-  const isOn = () => app.extensionManager?.setting?.get(SETTING) !== false;
+  const settings = () => app.extensionManager?.setting;
+  const isOn = () => settings()?.get(SETTING) !== false;
 
   /** @param {any} node */
   function attach(node) {
@@ -42,6 +47,7 @@ export function costBadges(app, api, badgeClass = () => window.LGraphBadge) {
 
   /** @param {any} node */
   function draw(node) {
+    settings()?.get(LATEST);
     const made = isOn() ? current(node) : null;
     return new (badgeClass())(made ? { text: made.text, ...LOOKS[made.kind] } : { text: "" });
   }
@@ -79,6 +85,7 @@ export function costBadges(app, api, badgeClass = () => window.LGraphBadge) {
       remember(runs, root.id ?? "", indexCosts(root, usage.nodes));
       attachAll(root);
       app.canvas?.setDirty(true, true);
+      if (settings()?.get(ELEMENTS)) await settings().set(LATEST, prompt);
     } catch (error) {
       console.warn("comfyserverless: no cost badges for this run:", error);
     }
@@ -95,6 +102,7 @@ export function costBadges(app, api, badgeClass = () => window.LGraphBadge) {
         defaultValue: true,
         onChange: () => app.canvas?.setDirty?.(true, true),
       },
+      { id: LATEST, name: "Prompt whose costs are shown", type: "hidden", defaultValue: "" },
     ],
     /** @param {any} node */
     nodeCreated: attach,
