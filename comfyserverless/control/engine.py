@@ -72,6 +72,7 @@ class Engine:
         self._scratch = Scratch(shared_folder())
         scheduling = SchedulingConfig(
             slack_s=config.slack_s,
+            grace_s=config.grace_s,
             max_attempts=config.max_attempts,
             checkpoint_steps=config.checkpoint_steps,
             overlap_callbacks=True,

@@ -61,8 +61,9 @@ class WorkerConfig:
 class EngineConfig:
     """What the control room needs to run.
 
-    slack_s: fairness slack (Delta of Algorithm 1) in seconds of service; policy: how it is chosen whose turn it
-    is, a name of scheduling.config. cache: `classic`, `lru` or `none`.
+    slack_s: fairness slack (Delta of Algorithm 1) in seconds of service; grace_s: how long a tenant may be
+    without work and not count as away; policy: how it is chosen whose turn it is, a name of scheduling.config.
+    cache: `classic`, `lru` or `none`.
     history_limit: ended prompts kept per tenant; history_days: for how long, 0 means at any age;
     usage_days: for how many days it is known what was used on them, 0 means for ever. database: file
     of the records, or address of a PostgreSQL database; empty for the file in the user folder, `memory` to keep
@@ -75,6 +76,7 @@ class EngineConfig:
     folders: Folders
     worker: WorkerConfig = field(default_factory=WorkerConfig)
     slack_s: float = 2.0
+    grace_s: float = 2.0
     policy: str = "vtime"
     cache: str = "classic"
     cache_lru_entries: int = 0

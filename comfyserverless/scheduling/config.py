@@ -29,6 +29,8 @@ class SchedulingConfig:
     """Set the policy of one `SchedulingState`. Raises ConfigError for a value out of range.
 
     slack_s: how far a tenant's vTime may lead the least one and still compete (Delta of Algorithm 1).
+    grace_s: how long a tenant may be without work and not count as away; what it missed then it may make up,
+    beyond the slack up to so many seconds.
     max_attempts: an invocation that lost its worker this often while it ran is abandoned.
     checkpoint_steps: a walk's state is written down every so many steps; 0 for never, None to weigh the time
     that it takes against the time of a step.
@@ -51,10 +53,11 @@ class SchedulingConfig:
     score_window: int = 32
     tenant_weights: Mapping[TenantId, float] = field(default_factory=lambda: MappingProxyType({}))
     policy: PolicyName = "vtime"
+    grace_s: float = 0.0
 
     def __post_init__(self) -> None:
         policy_named(self.policy)
-        for name in ("slack_s", "default_cost_s", "default_load_s", "transfer_penalty_s"):
+        for name in ("slack_s", "grace_s", "default_cost_s", "default_load_s", "transfer_penalty_s"):
             if not 0 <= getattr(self, name) < float("inf"):
                 raise ConfigError(
                     f"{name} is {getattr(self, name)!r}; allowed: a finite number of seconds, 0 or more"

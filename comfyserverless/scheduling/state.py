@@ -49,7 +49,7 @@ class SchedulingState:
 
     def __init__(self, config: SchedulingConfig) -> None:
         self.config = config
-        self.ledger = Ledger(config.slack_s, config.tenant_weights)
+        self.ledger = Ledger(config.slack_s, config.tenant_weights, config.grace_s)
         self.estimates = Estimates(config)
         self.table = InvocationTable(self.ledger)
         self.pool = WorkerPool()
@@ -301,7 +301,7 @@ class SchedulingState:
         if run is None or run.is_closed:
             return
         members = list(run.members.values())
-        self.table.close_run(run)
+        self.table.close_run(run, event.at_s)
         for record in reversed(members):
             self._lineage.review((record,), turn)
         self.checkpoints.close(run, turn)

@@ -13,6 +13,7 @@ queues behind somebody who waits for it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from comfyserverless.core.errors import InvariantError
@@ -35,6 +36,8 @@ class InvocationTable:
         self.backlog = Backlog()
         #: number of open runs per tenant that has one
         self._open_runs: dict[TenantId, int] = {}
+        #: when those who have none closed their last one
+        self._left_s: dict[TenantId, float] = {}
         self._submitted = 0
 
     def next_order(self) -> int:
@@ -55,16 +58,18 @@ class InvocationTable:
         if run is None:
             run = self.runs[run_id] = RunRecord(run_id, tenant, at_s)
             if tenant not in self._open_runs:
-                self._ledger.activate(tenant)
+                away_s = at_s - self._left_s.pop(tenant, -math.inf)
+                self._ledger.activate(tenant, away_s)
             self._open_runs[tenant] = self._open_runs.get(tenant, 0) + 1
         return run
 
-    def close_run(self, run: RunRecord) -> None:
+    def close_run(self, run: RunRecord, at_s: float) -> None:
         """Mark a run as closed; it stays while it has members."""
         run.is_closed = True
         self._open_runs[run.tenant] -= 1
         if not self._open_runs[run.tenant]:
             del self._open_runs[run.tenant]
+            self._left_s[run.tenant] = at_s
         self._drop_empty(run)
 
     def open_runs(self) -> Mapping[TenantId, int]:

@@ -105,6 +105,22 @@ def test_a_returning_tenant_is_lifted_and_cannot_spend_the_time_it_was_away() ->
     assert story.finish("B1") == [start("A6")]
 
 
+def test_a_tenant_that_was_away_for_longer_than_the_grace_starts_at_the_virtual_time() -> None:
+    for away_s, v_time_s in ((2.0, 1.0), (2.5, 5.0)):
+        story = Story(slack_s=10.0, grace_s=2.0)
+        story.join()
+        story.submit("B0", run="B0", tenant="B")
+        story.finish("B0")
+        story.close("B0")
+        for index in range(8):
+            story.submit(f"A{index}", run="A")
+        for index in range(5):
+            story.finish(f"A{index}")
+        story.now_s += away_s
+        story.submit("B1", run="B1", tenant="B")
+        assert story.v_time_s("B") == v_time_s
+
+
 def test_a_tenant_that_could_use_one_slot_only_saves_up_at_most_slack_and_one_charge() -> None:
     story = Story(slack_s=1.0)
     story.join("w0", gpu=1)

@@ -36,6 +36,7 @@ class ServicePlan:
     tenants: int = 3
     slots: int = 1
     slack_s: float = 0.5
+    grace_s: float = 0.0
     error_ratio: float = 0.0
     loss_ratio: float = 0.0
     duration_s: float = 40.0
@@ -71,7 +72,9 @@ class ServiceMeter:
         self.weights = dict(zip(names, (*self.plan.weights, *[1.0] * len(names)), strict=False))
         #: as somebody sets them; `weights` are those that hold
         self.set_weights = {TenantId(name): weight for name, weight in self.weights.items()}
-        config = SchedulingConfig(slack_s=self.plan.slack_s, tenant_weights=self.set_weights)
+        config = SchedulingConfig(
+            slack_s=self.plan.slack_s, grace_s=self.plan.grace_s, tenant_weights=self.set_weights
+        )
         self.state = SchedulingState(config)
         for key, cost_s in COSTS_S.items():
             self.state.estimates.observe(spec("warm", key=key), Timing(compute_s=cost_s), ())

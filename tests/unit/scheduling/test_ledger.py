@@ -32,6 +32,15 @@ def test_the_virtual_time_never_falls_and_lifts_who_comes() -> None:
     assert ledger.v_time_s(B) == 5.0
 
 
+def test_who_was_away_for_less_than_the_grace_did_not_come_back() -> None:
+    ledger = Ledger(0.0, {}, grace_s=2.0)
+    ledger.lanes["gpu"].charge(A, 2.0, 5.0)
+    ledger.activate(B, away_s=2.0)
+    assert ledger.lanes["gpu"].v_time_s(B) == 0.0
+    ledger.activate(B, away_s=2.1)
+    assert ledger.lanes["gpu"].v_time_s(B) == 5.0
+
+
 def test_coming_back_never_lowers_a_vtime() -> None:
     ledger = LaneLedger(0.0, {})
     ledger.charge(A, 2.0, 0.0)
