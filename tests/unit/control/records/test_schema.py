@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from comfyserverless.control.records.changes import NamedFile
 from comfyserverless.control.records.schema import VERSION
 from comfyserverless.control.records.usage.query import Group, UsageQuery, UsageSpan
 from comfyserverless.core.errors import ConfigError
 from comfyserverless.core.ids import DEFAULT_TENANT, NodeId, PromptId, TenantId
 from tests.support.records import ids, life, open_at, waiting
-from tests.unit.control.records.test_sqlite import FILE
 
 BOB = TenantId("bob")
+FILE = NamedFile("/o/.x.part", "/o/a_00001_.png", 17, 100, "a_00001_.png", "", "output")
 
 
 @pytest.fixture
