@@ -215,7 +215,7 @@ class Engine:
         self._prompts.drop_history(tenant, None)
 
     def free(self, *, unload_models: bool, free_memory: bool) -> None:
-        """Drop cached weights on the workers, and with free_memory the cached node results too, once idle."""
+        """Drop cached weights on the workers, and with free_memory node results, when what runs has ended."""
         self._runs.free(unload_models=unload_models or free_memory, free_memory=free_memory)
 
     def forget_results(self, tenant: TenantId) -> None:

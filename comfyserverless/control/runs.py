@@ -62,6 +62,8 @@ class Runs:
         self._tasks: set[asyncio.Task[None]] = set()
         self._serials = itertools.count()
         self._wants_free: tuple[bool, bool] = (False, False)
+        #: the runs that were under way when it was wanted; it happens when none of them is any more.
+        self._before_free: list[Run] = []
         self._is_waiting_for_workers = prompts.has_restored
         self._restoring: asyncio.Task[None] | None = None
 
@@ -96,10 +98,15 @@ class Runs:
         return bool(wanted)
 
     def free(self, *, unload_models: bool, free_memory: bool) -> None:
-        """Drop cached weights on the workers, and with free_memory the cached node results too, once idle."""
+        """Drop cached weights on the workers, and with free_memory the cached node results too.
+
+        Happens when what runs now has ended, so that a server that is never idle does it as well; what others
+        use at that moment stays.
+        """
         models, memory = self._wants_free
         self._wants_free = (models or unload_models, memory or free_memory)
-        self._free_if_idle()
+        self._before_free = list(self._runs.values())
+        self._free_if_wanted()
 
     def let_go(self, worker: WorkerId) -> bool:
         """Drop what runs keep in a worker's arena and do not need any more; False if there was nothing."""
@@ -175,7 +182,7 @@ class Runs:
             self._end(record, publisher)
             self._announce(record.tenant)
             run.announce_end()
-            self._free_if_idle()
+            self._free_if_wanted()
             self.pump()
 
     def _end(self, record: RunRecord, publisher: RunPublisher) -> None:
@@ -189,9 +196,10 @@ class Runs:
         runs = (run for run in self._runs.values() if run.record.tenant == tenant)
         return {signature for run in runs for signature in run.signatures.values()}
 
-    def _free_if_idle(self) -> None:
+    def _free_if_wanted(self) -> None:
         models, memory = self._wants_free
-        if self._runs or not models:
+        self._before_free = [run for run in self._before_free if run in self._runs.values()]
+        if self._before_free or not models:
             return
         self._wants_free = (False, False)
         self._pool.unload_models()

@@ -241,3 +241,24 @@ async def test_user_interrupt_is_history_even_if_the_server_stops_at_once(engine
     assert again.pending(ALICE) == []
     assert [record.status for record in await again.history(ALICE, count=9)] == [RunStatus.INTERRUPTED]
     await again.stop()
+
+
+async def test_weights_are_freed_when_what_ran_has_ended_though_others_have_begun(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    freed: list[str] = []
+    monkeypatch.setattr(engine._pool, "unload_models", lambda: freed.append("weights"))
+    monkeypatch.setattr(engine._caches, "clear", lambda tenant=None: tenant or freed.append("results"))
+    engine.free(unload_models=True, free_memory=False)
+    assert freed == ["weights"]
+    first, second = [(await send(engine, tenant)).prompt_id for tenant in (ALICE, BOB)]
+    engine.free(unload_models=True, free_memory=False)
+    engine.free(unload_models=False, free_memory=True)
+    later = (await send(engine, BOB)).prompt_id
+    engine.interrupt(first, ALICE)
+    await idle(engine, ALICE)
+    assert freed == ["weights"]
+    engine.interrupt(second, BOB)
+    await turn_until(lambda: len(freed) > 1)
+    assert freed == ["weights", "weights", "results"]
+    assert [record.prompt_id for record in engine.running(BOB)] == [later]
