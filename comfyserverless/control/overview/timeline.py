@@ -6,6 +6,7 @@ of one function for one node that follow each other closely are one stretch, als
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import NamedTuple
@@ -20,6 +21,9 @@ KEPT_S = 75.0
 
 STRETCHES = 4096
 """So many stretches are kept, those that ended last."""
+
+TOLD = 2048
+"""So many stretches are told to who has seen none yet, and a quarter of that to who looks again."""
 
 GAP_S = 0.1
 """Stays with a smaller gap between them are one stretch."""
@@ -63,7 +67,7 @@ class Timeline:
         self._changes = 0
         self._numbers = 0
         #: all and only stretches that are kept, by number, the one that changed last at the end.
-        self._stretches: dict[int, Stretch] = {}
+        self._stretches: OrderedDict[int, Stretch] = OrderedDict()  # its first entry is found at once
         #: the last kept stretch of each kind.
         self._latest: dict[StretchKey, Stretch] = {}
 
@@ -92,9 +96,9 @@ class Timeline:
         if stretch is None or began_s - stretch.ended_s > GAP_S:
             self._numbers += 1
             stretch = Stretch(self._numbers, 0, key, began_s, measured.ended_s)
-            self._latest[key] = stretch
+            self._latest[key] = self._stretches[stretch.number] = stretch
         else:
-            self._stretches.pop(stretch.number)
+            self._stretches.move_to_end(stretch.number)
         self._changes += 1
         stretch.change = self._changes
         stretch.began_s = min(stretch.began_s, began_s)
@@ -103,7 +107,6 @@ class Timeline:
         stretch.held_s += measured.held_s
         stretch.load_s += measured.timing.load_s
         stretch.charged_s += measured.charged_s
-        self._stretches[stretch.number] = stretch
         self.forget_old(measured.ended_s)
 
     def forget_old(self, now_s: float) -> None:
@@ -117,6 +120,14 @@ class Timeline:
                 del self._latest[oldest.key]
 
     def since(self, change: int) -> list[Stretch]:
-        """List the stretches that were made or changed after a change, oldest change first."""
+        """List the stretches that were made or changed after a change, oldest change first.
+
+        Of too many, those that held their lane longest: the others would hardly be seen.
+        """
         newest_first = takewhile(lambda each: each.change > change, reversed(self._stretches.values()))
-        return list(newest_first)[::-1]
+        found = list(newest_first)[::-1]
+        limit = TOLD // 4 if change else TOLD
+        if len(found) > limit:
+            longest = sorted(found, key=lambda each: -each.held_s)[:limit]
+            found = sorted(longest, key=lambda each: each.change)
+        return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from comfyserverless.control.overview.timeline import GAP_S, KEPT_S, STRETCHES, Timeline
+from comfyserverless.control.overview.timeline import GAP_S, KEPT_S, STRETCHES, TOLD, Timeline
 from tests.support.metering import stay
 
 
@@ -74,5 +74,20 @@ def test_stretches_are_bounded() -> None:
     for number in range(STRETCHES + 100):
         timeline.add(stay(0.0, 0.01, function=f"f{number}"))
     assert len(timeline) == STRETCHES
-    assert timeline.since(0)[0].key.function == "f100"
+    assert next(iter(timeline._stretches.values())).key.function == "f100"
     assert len(timeline._latest) == STRETCHES
+
+
+def test_of_too_many_stretches_those_that_held_longest_are_told() -> None:
+    timeline = Timeline()
+    timeline.add(stay(0.0, 0.5, function="long"))
+    seen = timeline.changes
+    for number in range(TOLD):
+        timeline.add(stay(0.0, 0.02 if number % 8 else 0.2, function=f"f{number}"))
+    again = timeline.since(seen)
+    assert len(again) == TOLD // 4
+    assert {each.key.function for each in again} >= {f"f{number}" for number in range(0, TOLD, 8)}
+    assert [each.change for each in again] == sorted(each.change for each in again)
+    first = timeline.since(0)
+    assert len(first) == TOLD
+    assert first[0].key.function == "long"
