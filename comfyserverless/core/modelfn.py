@@ -72,6 +72,10 @@ def _ports(words: str) -> tuple[Port, ...]:
 #               [positive's, negative's], or None where not both take part; `maximum` is what progress counts
 #               to. If is_dynamic, `evaluations` holds the first only (none if there is nothing to do): `steps`
 #               is void
+#   guide       how more than two sides are put together: {mode, middle: CONDITIONING, scale: float}, or None
+#   options     settings of the sampler by name; `shares`: levels among them, by their share of the way
+#   sigmas      [N] float32: the levels to walk; None: chosen by scheduler, steps and denoise
+#   estimate    what the last step said of the clean latent, as samples; None unless keeps_estimate is true
 #   upcoming    the evaluation that follows in a dynamic walk; None at its end, and in all other walks
 #   applications  the distinct control applications of positive and negative, in first-seen order
 #   branch      what of an evaluation controlnet.run computes for: `positive`, `negative`, or `both` together
@@ -106,29 +110,30 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec(
                 "sample.begin",
                 "gpu",
-                "model latent positive negative applications seed steps cfg sampler scheduler denoise"
-                " start_step last_step force_full_denoise add_noise",
+                "model latent positive negative applications seed steps cfg guide sampler options scheduler"
+                " sigmas denoise start_step last_step force_full_denoise add_noise keeps_estimate",
                 "state plan",
             ),
             _spec(
                 "denoise.step",
                 "gpu",
-                "model state positive negative cfg applications residuals* uncond* single_evaluation preview",
+                "model state positive negative cfg guide applications residuals* uncond* single_evaluation"
+                " preview",
                 "state preview upcoming",
             ),
             _spec(
                 "denoise.negative",
                 "gpu",
-                "model state positive negative cfg applications residuals*",
+                "model state positive negative cfg guide applications residuals*",
                 "uncond*",
             ),
             _spec(
                 "controlnet.run",
                 "gpu",
-                "model control_net state positive negative cfg applications application branch",
+                "model control_net state positive negative cfg guide applications application branch",
                 "residuals*",
             ),
-            _spec("sample.end", "gpu", "model state", "samples"),
+            _spec("sample.end", "gpu", "model state", "samples estimate"),
             _spec("vae.decode", "gpu", "vae samples", "images"),
             _spec("vae.encode", "gpu", "vae pixels", "samples"),
             _spec("vae.encode_inpaint", "gpu", "vae pixels mask grow_by", "samples noise_mask"),
@@ -149,6 +154,14 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec("image.pad", "cpu", "images left top right bottom feathering", "images mask"),
             _spec("image.canny", "cpu", "images low_threshold high_threshold", "images"),
             _spec("image.to_mask", "cpu", "images channel", "mask"),
+            _spec("sigmas.schedule", "gpu", "model scheduler steps denoise", "sigmas"),
+            _spec("sigmas.beta", "gpu", "model steps alpha beta", "sigmas"),
+            _spec("sigmas.turbo", "gpu", "model steps denoise", "sigmas"),
+            _spec("sigmas.at_percent", "gpu", "model percent is_actual", "sigma"),
+            _spec("sigmas.shape", "cpu", "shape sigmas settings", "sigmas"),
+            _spec("sigmas.split", "cpu", "sigmas step", "high low"),
+            _spec("sigmas.set", "cpu", "sigmas first", "sigmas"),
+            _spec("latent.noise", "gpu", "model samples batch_index sigmas seed", "samples"),
             _spec("cond.average", "cpu", "to origin to_pooled origin_pooled strength", "cond pooled"),
             _spec("cond.concat", "cpu", "to origin", "cond"),
             _spec("cond.zero", "cpu", "cond pooled", "cond pooled"),

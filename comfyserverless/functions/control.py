@@ -23,7 +23,7 @@ from comfyserverless.functions.guided import (
 from comfyserverless.sampling.guidance import Batch, fit_batch
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn, Streamed
 
-_GUIDANCE_PORTS = ("model", "control_net", "state", "positive", "negative", "cfg", "applications")
+_GUIDANCE_PORTS = ("model", "control_net", "state", "positive", "negative", "cfg", "guide", "applications")
 _PORTS = (*_GUIDANCE_PORTS, "application", "branch")
 
 

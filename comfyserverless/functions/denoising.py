@@ -39,7 +39,7 @@ class DenoiseStep(ModelFn):
 
     def setup_io(self, io: IoSetup) -> None:
         """Declare the ports."""
-        for port in ("model", "state", "positive", "negative", "cfg", "applications"):
+        for port in ("model", "state", "positive", "negative", "cfg", "guide", "applications"):
             io.add_input(port)
         io.add_input("residuals", callback=True)
         io.add_input("uncond", callback=True)
@@ -72,6 +72,7 @@ class DenoiseStep(ModelFn):
             denoised = estimate.denoised
             if point.kept is not None:
                 denoised = point.kept.after(denoised)
+            state = _keep_first(state, denoised)
             if isinstance(sampler, UncondSampler) and estimate.uncond is not None:
                 walk = sampler.advance_with(state["walk"], denoised, estimate.uncond)
             else:
@@ -93,6 +94,15 @@ class DenoiseStep(ModelFn):
         return {"state": state, "preview": preview, "upcoming": upcoming}
 
 
+def _keep_first(state: Mapping[str, Any], denoised: Tensor) -> Mapping[str, Any]:
+    """Keep the estimate of a step's first evaluation, if the sampling node gives it out."""
+    kept = state.get("estimate")
+    step = state["walk"]["step"]
+    return (
+        state if kept is None or kept["step"] == step else {**state, "estimate": {"step": step, "x": denoised}}
+    )
+
+
 class DenoiseNegative(ModelFn):
     """Evaluate the negative branch at the evaluation that a sampler's state asks for."""
 
@@ -100,7 +110,7 @@ class DenoiseNegative(ModelFn):
 
     def setup_io(self, io: IoSetup) -> None:
         """Declare the ports."""
-        for port in ("model", "state", "positive", "negative", "cfg", "applications"):
+        for port in ("model", "state", "positive", "negative", "cfg", "guide", "applications"):
             io.add_input(port)
         io.add_input("residuals", callback=True)
         io.add_output("uncond", callback=True)

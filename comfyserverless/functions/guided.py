@@ -109,6 +109,7 @@ def guidance_of(inputs: Mapping[str, Any], sampler: str, branch: Branch = "both"
         inputs["applications"],
         needs_negative=isinstance(find_sampler(sampler), UncondSampler),
         branch=branch,
+        **(inputs["guide"] or {}),
     )
 
 
@@ -132,7 +133,9 @@ def describe(
         "step": evaluation.step,
         "last_of_step": evaluation.is_last_of_step,
         "controls": sorted(set().union(*acting.values())),
-        "branches": [sorted(acting[side]) for side in (POSITIVE, NEGATIVE)] if len(acting) > 1 else None,
+        "branches": [sorted(acting[side]) for side in (POSITIVE, NEGATIVE)]
+        if len(acting) > 1 and guidance.mode == "cfg"
+        else None,
     }
 
 

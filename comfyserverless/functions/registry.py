@@ -58,6 +58,16 @@ from comfyserverless.functions.latents.changing import (
     LatentScale,
     LatentSum,
 )
+from comfyserverless.functions.levels.making import (
+    LatentNoise,
+    SigmasAtPercent,
+    SigmasBeta,
+    SigmasSchedule,
+    SigmasSet,
+    SigmasShape,
+    SigmasSplit,
+    SigmasTurbo,
+)
 from comfyserverless.functions.mask import (
     ImageToMask,
     MaskComposite,
@@ -112,6 +122,14 @@ FUNCTIONS: Mapping[str, ModelFn] = MappingProxyType(
             MaskComposite(),
             MaskCrop(),
             MaskThreshold(),
+            SigmasSchedule(),
+            SigmasBeta(),
+            SigmasTurbo(),
+            SigmasAtPercent(),
+            SigmasShape(),
+            SigmasSplit(),
+            SigmasSet(),
+            LatentNoise(),
             CondAverage(),
             CondConcat(),
             CondZero(),

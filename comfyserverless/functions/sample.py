@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -30,13 +30,17 @@ _WALK_PORTS = (
     "seed",
     "steps",
     "cfg",
+    "guide",
     "sampler",
+    "options",
     "scheduler",
+    "sigmas",
     "denoise",
     "start_step",
     "last_step",
     "force_full_denoise",
     "add_noise",
+    "keeps_estimate",
 )
 
 _NO_PLAN: Mapping[str, Any] = {"steps": 0, "maximum": 0, "is_dynamic": False, "evaluations": []}
@@ -63,21 +67,30 @@ class SampleBegin(ModelFn):
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return the state at the start and the plan; a walk without steps holds its result already.
 
+        sigmas: the levels to walk, or None to choose them by scheduler, steps, denoise and the range of steps.
+        keeps_estimate: have the walk keep what `sample.end` gives out as `estimate`.
+
         Raises PromptError for an unknown sampler or scheduler, or a latent of another family.
         """
         facts: ModelFacts = components["facts"]
         parametrization, sampler = parametrization_of(facts), find_sampler(inputs["sampler"])
         samples = _fit_channels(inputs["latent"]["samples"], facts)
-        sigmas = walk_sigmas(parametrization, _walk_request(sampler, inputs))
+        sigmas = inputs["sigmas"]
+        if sigmas is None:
+            sigmas = walk_sigmas(parametrization, _walk_request(sampler, inputs))
         if len(sigmas) < 2:
             return {"state": {"samples": samples}, "plan": _NO_PLAN}
         latent = to_model_units(samples, facts)
         noise = _noise(samples, inputs)
         x = parametrization.starting_latent(sigmas[0], noise, latent)
+        shares = {**sampler.percent_options, **inputs["options"].get("shares", {})}
         options = {
-            name: parametrization.percent_to_sigma(share) for name, share in sampler.percent_options.items()
+            **{name: parametrization.percent_to_sigma(share) for name, share in shares.items()},
+            **inputs["options"],
         }
         state = {"sampler": inputs["sampler"], "walk": sampler.begin(x, sigmas, inputs["seed"], options)}
+        if inputs["keeps_estimate"]:
+            state["estimate"] = {"step": -1, "x": None}
         if inputs["latent"].get("noise_mask") is not None:
             if sampler.uses_fresh_noise_for_mask:
                 noise = starting_noise(samples, inputs["seed"] + 1).to(samples.device)
@@ -88,7 +101,7 @@ class SampleBegin(ModelFn):
                 state["original"] = samples
             else:
                 state["mask"]["change"] = gradual_change(strength, sigmas, parametrization)
-        return {"state": state, "plan": _plan(inputs, parametrization, sampler, sigmas, samples.shape[-2:])}
+        return {"state": state, "plan": _plan(inputs, parametrization, sampler, sigmas, options)}
 
 
 class SampleEnd(ModelFn):
@@ -101,6 +114,7 @@ class SampleEnd(ModelFn):
         io.add_input("model")
         io.add_input("state")
         io.add_output("samples")
+        io.add_output("estimate")
 
     def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
         """Read the facts of the model; no weights."""
@@ -110,19 +124,21 @@ class SampleEnd(ModelFn):
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return samples [B, C, h, w] float32 in output latent units.
 
-        What a mask keeps wholly is the original to the last bit, if the walk ends without noise: there samplers
-        come back to it but for rounding.
+        estimate: what the first evaluation of the last step gave for the clean latent, in the same units, if
+        the walk kept it; else None. What a mask keeps wholly is the original to the last bit, if the walk ends
+        without noise: there samplers come back to it but for rounding.
         """
         state, facts = inputs["state"], components["facts"]
         if "samples" in state:
-            return {"samples": state["samples"]}
+            return {"samples": state["samples"], "estimate": None}
         walk, sampler = state["walk"], find_sampler(state["sampler"])
         last = walk["sigmas"][-1]
         x = parametrization_of(facts).remove_noise_scale(torch.tensor(last), sampler.result(walk))
         samples = to_output_units(x.float(), facts)
         if "original" in state and last == 0 and not sampler.ends_above_zero:
             samples = torch.where(state["mask"]["mask"] == 0, state["original"], samples)
-        return {"samples": samples}
+        kept = state.get("estimate", {}).get("x")
+        return {"samples": samples, "estimate": None if kept is None else to_output_units(kept.float(), facts)}
 
 
 def _fit_channels(samples: Tensor, facts: ModelFacts) -> Tensor:
@@ -166,11 +182,12 @@ def _plan(
     parametrization: Parametrization,
     sampler: Sampler,
     sigmas: Tensor,
-    size: Sequence[int],
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """List the evaluations, all or, in a dynamic walk, the first."""
     guidance = guidance_of(inputs, inputs["sampler"])
-    evaluations = sampler.evaluations(sigmas)
+    evaluations = sampler.evaluations(sigmas, options)
+    size = inputs["latent"]["samples"].shape[-2:]
     return {
         "steps": evaluations[-1].step + 1 if evaluations else 0,
         "maximum": len(sigmas) - 1,

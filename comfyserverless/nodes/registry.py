@@ -17,6 +17,9 @@ from comfyserverless.nodes import (
     vae,
 )
 from comfyserverless.nodes.conditionings import editing as conditioning_editing
+from comfyserverless.nodes.custom_sampling import running as custom_running
+from comfyserverless.nodes.custom_sampling import samplers as custom_samplers
+from comfyserverless.nodes.custom_sampling import sigmas as custom_sigmas
 from comfyserverless.nodes.images import changing as image_changing
 from comfyserverless.nodes.images import combining as image_combining
 from comfyserverless.nodes.latents import changing as latent_changing
@@ -44,6 +47,9 @@ class Registry:
 BUILTIN: Declarations = Registry(
     (
         *sampling.NODES,
+        *custom_running.NODES,
+        *custom_samplers.NODES,
+        *custom_sigmas.NODES,
         *loaders.NODES,
         *conditioning.NODES,
         *conditioning_editing.NODES,

@@ -33,20 +33,25 @@ from comfyserverless.nodes.taking import (
 _NO_PREVIEW = "none"
 _BOTH, _POSITIVE, _NEGATIVE = "both", "positive", "negative"
 
-_Walk = Callable[[LoweringContext, "_Guided", Mapping[str, Any], Value], Awaitable[Value]]
+_Walk = Callable[[LoweringContext, "Guided", Mapping[str, Any], Value], Awaitable[Value]]
 _STEPS_PER_TURN = 64
 #: The parts of a LATENT that sampling reads.
 _LATENT_PORT_KEYS = ("samples", "batch_index", "noise_mask")
 
 
 @dataclass(frozen=True, slots=True)
-class _Guided:
-    """What every model call of one sampler node shares. is_split: the branches of guidance are calls apart."""
+class Guided:
+    """What every model call of one sampler node shares.
+
+    guide: how more than two sides are put together, or None; is_split: the branches of guidance are calls
+    apart.
+    """
 
     model: ModelRef
     positive: Conditioning
     negative: Conditioning
     cfg: float
+    guide: Mapping[str, Value] | None
     applications: list[dict[str, Value]]
     is_split: bool
 
@@ -57,6 +62,7 @@ class _Guided:
             "positive": self.positive,
             "negative": self.negative,
             "cfg": self.cfg,
+            "guide": self.guide,
             "applications": self.applications,
         }
 
@@ -76,8 +82,9 @@ class _Schedule:
     add_noise: bool = True
 
     def ports(self) -> dict[str, Value]:
-        """Return the fields by port name."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        """Return the fields by port name, and the ports that only custom sampling uses."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {**fields, "sigmas": None, "options": {}, "keeps_estimate": False}
 
 
 async def _ksampler(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
@@ -103,32 +110,58 @@ async def _ksampler_advanced(ctx: LoweringContext, inputs: Inputs) -> NodeResult
 
 async def _sample(ctx: LoweringContext, inputs: Inputs, schedule: _Schedule) -> NodeResult:
     latent = take_latent(inputs, "latent_image")
-    positive = take_conditioning(inputs, "positive")
-    negative = spread_to_negative(positive, take_conditioning(inputs, "negative"))
-    applications = distinct_applications(positive, negative)
-    model = take_model(inputs)
-    guided = _Guided(model, positive, negative, inputs["cfg"], applications, ctx.splits_guidance)
+    positive, negative = take_conditioning(inputs, "positive"), take_conditioning(inputs, "negative")
+    guided = guide_by(ctx, take_model(inputs), positive, negative, inputs["cfg"])
+    end, _ = await run_sampler(ctx, guided, latent, **schedule.ports())
+    return NodeResult(({**latent, "samples": end.out("samples")},))
+
+
+def guide_by(
+    ctx: LoweringContext,
+    model: ModelRef,
+    positive: Conditioning,
+    negative: Conditioning,
+    cfg: float,
+    guide: Mapping[str, Value] | None = None,
+) -> Guided:
+    """Return what guides a sampler, with the ControlNets of all sides; guide: a middle side and its scale."""
+    negative = spread_to_negative(positive, negative)
+    middle: Conditioning = []
+    if guide is not None:
+        middle = spread_to_negative(positive, guide["middle"])
+        guide = {**guide, "middle": middle}
+    applications = distinct_applications(positive, [*negative, *middle])
+    is_split = ctx.splits_guidance and guide is None
+    return Guided(model, positive, negative, cfg, guide, applications, is_split)
+
+
+async def run_sampler(
+    ctx: LoweringContext, guided: Guided, latent: Mapping[str, Value], **schedule: Value
+) -> tuple[Emitted, bool]:
+    """Emit a whole walk over noise levels; return its sample.end, and whether there is anything to walk.
+
+    schedule: the ports of sample.begin that say how noise goes down.
+    """
     begin = ctx.emit(
         "sample.begin",
         latent={key: latent[key] for key in _LATENT_PORT_KEYS if key in latent},
         **guided.ports(),
-        **schedule.ports(),
+        **schedule,
     )
     plan = await ctx.result(begin.out("plan"))
     walk = _choose_walk(plan, guided)
     state = await walk(ctx, guided, plan, begin.out("state"))
-    end = ctx.emit("sample.end", model=guided.model, state=state)
-    return NodeResult(({**latent, "samples": end.out("samples")},))
+    return ctx.emit("sample.end", model=guided.model, state=state), bool(plan["evaluations"])
 
 
-def _choose_walk(plan: Mapping[str, Any], guided: _Guided) -> _Walk:
+def _choose_walk(plan: Mapping[str, Any], guided: Guided) -> _Walk:
     if plan["is_dynamic"]:
         return _walk_dynamic
     has_branches = guided.is_split and any(each["branches"] is not None for each in plan["evaluations"])
     return _walk_evaluations if guided.applications or has_branches else _walk_steps
 
 
-async def _walk_steps(ctx: LoweringContext, guided: _Guided, plan: Mapping[str, Any], state: Value) -> Value:
+async def _walk_steps(ctx: LoweringContext, guided: Guided, plan: Mapping[str, Any], state: Value) -> Value:
     """Emit one denoise.step per step; return the last state."""
     for step in range(plan["steps"]):
         state = _emit_step(ctx, guided, StepProgress(step + 1, plan["maximum"]), state).out("state")
@@ -137,7 +170,7 @@ async def _walk_steps(ctx: LoweringContext, guided: _Guided, plan: Mapping[str, 
 
 
 async def _walk_evaluations(
-    ctx: LoweringContext, guided: _Guided, plan: Mapping[str, Any], state: Value
+    ctx: LoweringContext, guided: Guided, plan: Mapping[str, Any], state: Value
 ) -> Value:
     """Emit, per evaluation, what runs beside it and a denoise.step; return the last state."""
     for index, evaluation in enumerate(plan["evaluations"]):
@@ -146,7 +179,7 @@ async def _walk_evaluations(
     return state
 
 
-async def _walk_dynamic(ctx: LoweringContext, guided: _Guided, plan: Mapping[str, Any], state: Value) -> Value:
+async def _walk_dynamic(ctx: LoweringContext, guided: Guided, plan: Mapping[str, Any], state: Value) -> Value:
     """Emit one denoise.step after the other, until one tells that nothing is upcoming; return the last state.
 
     Progress counts to the steps that were asked for, and stays there if the walk takes more.
@@ -166,7 +199,7 @@ def _progress(evaluation: Mapping[str, Any], maximum: int) -> StepProgress:
     return StepProgress(min(evaluation["step"] + 1, maximum), maximum)
 
 
-def _emit_step(ctx: LoweringContext, guided: _Guided, progress: StepProgress, state: Value) -> Emitted:
+def _emit_step(ctx: LoweringContext, guided: Guided, progress: StepProgress, state: Value) -> Emitted:
     """Emit one whole step."""
     return ctx.emit(
         "denoise.step",
@@ -181,7 +214,7 @@ def _emit_step(ctx: LoweringContext, guided: _Guided, progress: StepProgress, st
 
 
 def _emit_evaluation(
-    ctx: LoweringContext, guided: _Guided, evaluation: Mapping[str, Any], maximum: int, state: Value
+    ctx: LoweringContext, guided: Guided, evaluation: Mapping[str, Any], maximum: int, state: Value
 ) -> Emitted:
     """Emit one evaluation of a step, and what runs beside it."""
     branch, active, uncond = _BOTH, evaluation["controls"], None
@@ -208,14 +241,14 @@ async def _let_others_in(step: int) -> None:
         await asyncio.sleep(0)
 
 
-def _emit_negative(ctx: LoweringContext, guided: _Guided, state: Value, active: Sequence[int]) -> Emitted:
+def _emit_negative(ctx: LoweringContext, guided: Guided, state: Value, active: Sequence[int]) -> Emitted:
     """Emit the negative branch of an evaluation, and the ControlNets that are active in it."""
     residuals = _run_controls(ctx, guided, state, active, _NEGATIVE)
     return ctx.emit("denoise.negative", state=state, residuals=residuals, **guided.ports())
 
 
 def _run_controls(
-    ctx: LoweringContext, guided: _Guided, state: Value, active: Sequence[int], branch: str
+    ctx: LoweringContext, guided: Guided, state: Value, active: Sequence[int], branch: str
 ) -> list[Value]:
     """Emit the ControlNets that are active; return the residuals by application, None for the others."""
     if any(not 0 <= each < len(guided.applications) for each in active):
@@ -226,7 +259,7 @@ def _run_controls(
     ]
 
 
-def _run_control(ctx: LoweringContext, guided: _Guided, state: Value, index: int, branch: str) -> Value:
+def _run_control(ctx: LoweringContext, guided: Guided, state: Value, index: int, branch: str) -> Value:
     control_net = guided.applications[index]["control_net"]
     ports = {"state": state, "application": index, "branch": branch, **guided.ports()}
     return ctx.emit("controlnet.run", control_net=control_net, **ports).out("residuals")

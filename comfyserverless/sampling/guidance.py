@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -23,7 +24,20 @@ from torch import Tensor
 from comfyserverless.sampling.parametrization import Parametrization
 from comfyserverless.sampling.regions import EVERYWHERE, Region, find_region
 
-POSITIVE, NEGATIVE = 0, 1
+POSITIVE, NEGATIVE, MIDDLE = 0, 1, 2
+
+Mode = Literal["cfg", "dual", "dual_nested", "perp_neg"]
+"""How the sides are put together; all but `cfg` have a third side, the middle."""
+
+_LISTED: Mapping[Mode, tuple[int, ...]] = MappingProxyType(
+    {
+        "cfg": (POSITIVE, NEGATIVE),
+        "dual": (NEGATIVE, MIDDLE, POSITIVE),
+        "dual_nested": (NEGATIVE, MIDDLE, POSITIVE),
+        "perp_neg": (POSITIVE, NEGATIVE, MIDDLE),
+    }
+)
+"""The order in which sides are listed, and so stacked, in each mode, as in the original."""
 
 Branch = Literal["both", "positive", "negative"]
 """What of an evaluation is planned: one branch for itself, or both together."""
@@ -44,7 +58,8 @@ class Guidance:
 
     applications: the control applications that entries' options may hold, each {control_net, hint, strength,
     start_percent, end_percent}; an entry's chain is known by indices into it. needs_negative: the negative is
-    evaluated at every scale. branch: what of an evaluation is planned.
+    evaluated at every scale. branch: what of an evaluation is planned. middle, scale: the third side, and the
+    second scale, of modes that have them.
     """
 
     positive: ConditioningValue
@@ -53,19 +68,28 @@ class Guidance:
     applications: Sequence[Mapping[str, Any]] = ()
     needs_negative: bool = False
     branch: Branch = "both"
+    mode: Mode = "cfg"
+    middle: ConditioningValue = ()
+    scale: float = 1.0
 
     @property
     def uses_negative(self) -> bool:
         """Tell whether the negative takes part: at scale 1 it cancels, and is evaluated only where needed."""
-        return self.needs_negative or not math.isclose(self.cfg, 1.0)
+        return self.needs_negative or self.mode != "cfg" or not math.isclose(self.cfg, 1.0)
+
+    def sides(self) -> list[int]:
+        """List the sides that are evaluated, in their order."""
+        left_out = {"both": None, "positive": NEGATIVE, "negative": POSITIVE}[self.branch]
+        sides = [side for side in _LISTED[self.mode] if side != left_out]
+        return sides if self.uses_negative else [side for side in sides if side != NEGATIVE]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One conditioning that is active at a level.
 
-    side: POSITIVE or NEGATIVE; options: what the model is told beside cond; controls: its chain, as indices
-    into the applications; region, strength: where and how much it counts.
+    side: POSITIVE, NEGATIVE or MIDDLE; options: what the model is told beside cond; controls: its chain, as
+    indices into the applications; region, strength: where and how much it counts.
     """
 
     side: int
@@ -160,14 +184,35 @@ def combine(guidance: Guidance, outputs: Outputs, x: Tensor, negative: Tensor | 
     """Return the estimate; negative: that of the negative, if it was evaluated apart.
 
     The averages of both sides, then negative + (positive - negative) * cfg (Ho and Salimans 2022,
-    Classifier-Free Diffusion Guidance, equation 6, with cfg = 1 + w).
+    Classifier-Free Diffusion Guidance, equation 6, with cfg = 1 + w). With a middle: `dual` adds the ways from
+    the negative to the middle times scale, and from there to the positive times cfg; `dual_nested` guides from
+    the middle to the positive first, and from the negative to that; `perp_neg` goes away from what of the
+    negative is perpendicular to the positive (Armandpour et al. 2023, Perp-Neg, equation 6), seen from the
+    middle, the empty prompt.
     """
     positive = average_side(outputs, POSITIVE, x)
     if not guidance.uses_negative:
         return Estimate(positive, None)
     if negative is None:
         negative = average_side(outputs, NEGATIVE, x)
-    return Estimate(negative + (positive - negative) * guidance.cfg, negative)
+    if guidance.mode == "cfg":
+        return Estimate(negative + (positive - negative) * guidance.cfg, negative)
+    middle = average_side(outputs, MIDDLE, x)
+    if guidance.mode == "perp_neg":
+        return Estimate(_perp_neg(positive, negative, middle, guidance), negative)
+    if guidance.mode == "dual_nested":
+        text = middle + (positive - middle) * guidance.cfg
+        return Estimate(negative + (text - negative) * guidance.scale, negative)
+    return Estimate(
+        negative + (middle - negative) * guidance.scale + (positive - middle) * guidance.cfg, negative
+    )
+
+
+def _perp_neg(positive: Tensor, negative: Tensor, empty: Tensor, guidance: Guidance) -> Tensor:
+    towards, away = positive - empty, negative - empty
+    perpendicular = away - (away * towards).sum() / torch.linalg.vector_norm(towards) ** 2 * towards
+    guided: Tensor = empty + guidance.cfg * (towards - perpendicular * guidance.scale)
+    return guided
 
 
 def average_side(outputs: Outputs, side: int, x: Tensor) -> Tensor:
@@ -204,16 +249,16 @@ class _Listed:
 def _active_entries(
     guidance: Guidance, sigma: float, parametrization: Parametrization, size: Sequence[int]
 ) -> list[Entry]:
-    listed = [
-        [_Listed(cond, options, find_region(options, size), options) for cond, options in conditioning]
-        for conditioning in (guidance.positive, guidance.negative)
-    ]
-    if any(each.region.box is not None for side in listed for each in side):
-        listed[NEGATIVE] += _counterparts(listed[POSITIVE], listed[NEGATIVE])
-        listed[POSITIVE] += _counterparts(listed[NEGATIVE], listed[POSITIVE])
-    sides = [POSITIVE] if guidance.branch != "negative" else []
-    if guidance.uses_negative and guidance.branch != "positive":
-        sides.append(NEGATIVE)
+    sources = {POSITIVE: guidance.positive, MIDDLE: guidance.middle, NEGATIVE: guidance.negative}
+    listed = {
+        side: [_Listed(cond, options, find_region(options, size), options) for cond, options in conditioning]
+        for side, conditioning in sources.items()
+    }
+    if any(each.region.box is not None for side in listed.values() for each in side):
+        for side in listed:
+            for other in listed:
+                if other != side:
+                    listed[other] += _counterparts(listed[side], listed[other])
     return [
         Entry(
             side,
@@ -223,7 +268,7 @@ def _active_entries(
             each.region,
             each.limits.get("strength", 1.0),
         )
-        for side in sides
+        for side in guidance.sides()
         for each in listed[side]
         if is_in_range(each.limits, sigma, parametrization)
     ]

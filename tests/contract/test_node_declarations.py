@@ -42,7 +42,7 @@ def test_inputs_are_those_of_comfyui(name: str) -> None:
     sections: dict[str, list[dict[str, Any]]] = {}
     for spec in _declaration(name).inputs:
         sections.setdefault(spec.section, []).append(_signature(spec))
-    assert sections == SIGNATURES[name]["inputs"]
+    assert sections == {section: specs for section, specs in SIGNATURES[name]["inputs"].items() if specs}
 
 
 @pytest.mark.parametrize("name", SIGNATURES)

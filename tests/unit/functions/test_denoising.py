@@ -15,7 +15,7 @@ from comfyserverless.core.errors import InvariantError
 from comfyserverless.core.values import ModelRef, Patch
 from comfyserverless.functions.registry import FUNCTIONS
 from comfyserverless.sampling.samplers.registry import SAMPLERS
-from tests.support.analytic_models import CONTROL, MODEL, AnalyticDiffusion, AnalyticPool, conditioning
+from tests.support.analytic_models import CONTROL, FACTS, MODEL, AnalyticDiffusion, AnalyticPool, conditioning
 from tests.unit.functions.test_sample import HINT, IMAGE, begin, end
 
 Call = dict[str, Any]
@@ -28,6 +28,7 @@ def guided(**changes: Any) -> Call:
         "negative": conditioning(0.5),
         "cfg": 7.0,
         "applications": [],
+        "guide": None,
         **changes,
     }
 
@@ -354,3 +355,27 @@ def test_negative_of_one_evaluation_is_refused_for_a_step_of_several() -> None:
     pool, call, state = AnalyticPool(), guided(), begin(sampler="heun")["state"]
     with pytest.raises(InvariantError, match="several evaluations"):
         step(pool, state, call, uncond=negative(pool, state, call, []))
+
+
+def test_estimate_is_that_of_the_first_evaluation_of_the_last_step() -> None:
+    pool, call = AnalyticPool(), guided()
+    begun = begin(sampler="heun", steps=3, latent={"samples": IMAGE}, keeps_estimate=True)
+    state = begun["state"]
+    for _ in range(2):
+        state = step(pool, state, call)["state"]
+    once = step(pool, state, call, single_evaluation=True)["state"]
+    assert once["estimate"]["step"] == 2
+    function = FUNCTIONS["sample.end"]
+    inputs = {"model": MODEL, "state": step(pool, state, call)["state"]}
+    made = function.execute(function.load_model(inputs, pool), **inputs)
+    assert torch.equal(made["estimate"], once["estimate"]["x"].float() / FACTS.scale_factor)
+    assert begin(latent={"samples": IMAGE})["state"].get("estimate") is None
+
+
+def test_a_middle_side_is_evaluated_and_guides() -> None:
+    pool = AnalyticPool()
+    guide = {"mode": "dual", "middle": conditioning(3.0), "scale": 2.0}
+    call = guided(guide=guide)
+    step(pool, begin(guide=guide)["state"], call)
+    ((_, _, context),) = pool.model.calls
+    assert context[:, 0, 0].tolist() == [1.0, 3.0, 0.5]

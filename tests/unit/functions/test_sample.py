@@ -37,6 +37,10 @@ def begin(**changes: Any) -> dict[str, Any]:
         "last_step": None,
         "force_full_denoise": False,
         "add_noise": True,
+        "guide": None,
+        "options": {},
+        "sigmas": None,
+        "keeps_estimate": False,
         **changes,
     }
     function = FUNCTIONS["sample.begin"]
@@ -142,3 +146,18 @@ def test_plan_of_a_sampler_that_needs_the_negative_has_its_controls_at_scale_one
 def test_progress_of_a_sampler_with_steps_of_its_own_counts_to_the_steps_asked_for() -> None:
     plan = begin(sampler="dpm_fast", steps=8)["plan"]
     assert (plan["steps"], plan["maximum"], len(plan["evaluations"])) == (3, 8, 8)
+
+
+def test_given_levels_are_walked_and_a_single_one_is_no_walk() -> None:
+    begun = begin(sigmas=torch.tensor([5.0, 2.0, 0.5]), scheduler="", steps=0)
+    assert begun["state"]["walk"]["sigmas"] == [5.0, 2.0, 0.5]
+    assert [each["step"] for each in begun["plan"]["evaluations"]] == [0, 1]
+    assert torch.equal(end(begin(sigmas=torch.tensor([5.0]), latent={"samples": IMAGE})["state"]), IMAGE)
+
+
+def test_settings_of_the_sampler_reach_it_and_shares_become_levels() -> None:
+    options = {"eta": 0.25, "predictor_order": 2, "shares": {"start_sigma": 0.5}}
+    walk = begin(sampler="sa_solver", options=options)["state"]["walk"]
+    assert (walk["eta"], walk["predictor_order"]) == (0.25, 2)
+    assert walk["start_sigma"] == EPSILON.percent_to_sigma(0.5)
+    assert walk["end_sigma"] == EPSILON.percent_to_sigma(0.8)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from comfyserverless.sampling.guidance import Batch, Guidance, combine, plan_batches
+from comfyserverless.sampling.guidance import Batch, Guidance, Mode, combine, plan_batches
 from comfyserverless.sampling.parametrization import discrete_parametrization
 
 PARAMETRIZATION = discrete_parametrization("epsilon")
@@ -190,3 +190,33 @@ def test_cells_that_no_entry_covers_are_nothing() -> None:
     guidance = Guidance([entry(area=[4, 2, 0, 0])], [], 1.0)
     denoised = combine(guidance, outputs(guidance, 3.0), X).denoised
     assert torch.count_nonzero(denoised[..., 2:]) == 0
+
+
+def middle_guidance(mode: Mode) -> Guidance:
+    return Guidance([entry()], [entry()], 3.0, mode=mode, middle=[entry()], scale=2.0)
+
+
+def sides_are(guidance: Guidance, positive: float, negative: float, middle: float) -> Tensor:
+    values = {0: positive, 1: negative, 2: middle}
+    (batch,) = plan_batches(guidance, 1.0, PARAMETRIZATION, SIZE)
+    made = torch.cat([torch.full_like(X, values[e.side]) for e in batch.entries])
+    return combine(guidance, [(batch, made)], X).denoised
+
+
+def test_modes_put_three_sides_together() -> None:
+    assert torch.equal(sides_are(middle_guidance("dual"), 5.0, 1.0, 2.0), torch.full_like(X, 1 + 1 * 2 + 3 * 3))
+    nested = 2 + (5 - 2) * 3
+    expected = torch.full_like(X, 1 + (nested - 1) * 2)
+    assert torch.equal(sides_are(middle_guidance("dual_nested"), 5.0, 1.0, 2.0), expected)
+
+
+def test_perpendicular_guidance_ignores_what_of_the_negative_lies_along_the_positive() -> None:
+    along = sides_are(middle_guidance("perp_neg"), 5.0, 3.5, 2.0)
+    assert torch.allclose(along, torch.full_like(X, 2.0 + 3.0 * 3.0), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("mode", "order"), [("dual", [0, 2, 1]), ("dual_nested", [0, 2, 1]), ("perp_neg", [2, 1, 0])]
+)
+def test_sides_are_stacked_in_the_order_of_the_original(mode: Mode, order: list[int]) -> None:
+    assert plan(middle_guidance(mode)) == [order]

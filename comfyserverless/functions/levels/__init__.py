@@ -1,0 +1,1 @@
+"""Make and change lists of noise levels."""

@@ -1,0 +1,1 @@
+"""Nodes that put a sampler together from its parts: noise, guider, sampler, levels."""
