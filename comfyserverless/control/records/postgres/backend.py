@@ -176,7 +176,7 @@ class PostgresRecords:
                 self._settle()
                 self._writer = Writer(self._writing.run, self._retention)
         except BaseException:
-            self._writing.close()
+            self._writing.drop()
             raise
 
     def _settle(self) -> None:

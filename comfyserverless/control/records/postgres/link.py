@@ -45,6 +45,7 @@ class Link:
         self._settings = (*_SETTINGS, _READ_ONLY) if is_reader else _SETTINGS
         self._connection: psycopg.Connection[Any] | None = None
         self._failed_s = float("-inf")
+        self._is_closed = False
 
     @property
     def is_lost(self) -> bool:
@@ -61,9 +62,12 @@ class Link:
         """Connect, if there is no connection. Raises DatabaseAwayError."""
         if not self.is_lost:
             return
+        if self._is_closed:
+            raise CapacityError(f"The database {self._address.shown} cannot be used now: the server is ending")
         if time.monotonic() < self._failed_s + _CALM_S:
             raise DatabaseAwayError(f"The database {self._address.shown} cannot be reached now")
         self._failed_s = time.monotonic()
+        self.drop()
         with self.errors():
             connection = psycopg.connect(
                 **self._address.settings, autocommit=True, application_name=self._name, client_encoding="UTF8"
@@ -85,7 +89,12 @@ class Link:
         return self._connection.execute(_translated(sql), values or None)
 
     def close(self) -> None:
-        """End the connection."""
+        """End the connection for good."""
+        self._is_closed = True
+        self.drop()
+
+    def drop(self) -> None:
+        """End the connection; it can be made again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
