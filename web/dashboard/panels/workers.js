@@ -56,8 +56,14 @@ export function workerCard(state, actions, worker) {
       h("span", { class: `csl-state csl-state-${worker.state}` }, STATES[worker.state] ?? worker.state),
       h("span", { class: "csl-hint csl-clip csl-device", title: worker.device_name }, worker.device_name),
     ),
-    isThere ? figures(worker) : h("p", { class: "csl-note" }, absence(worker)),
-    isThere && worker.memory?.models && models(state, actions, worker, worker.memory),
+    isThere
+      ? h(
+          "div",
+          { class: "csl-card-body" },
+          figures(worker),
+          worker.memory?.models && models(state, actions, worker, worker.memory),
+        )
+      : h("p", { class: "csl-note" }, absence(worker)),
     isThere && worker.memory && counters(worker, worker.memory),
   );
 }
@@ -129,7 +135,7 @@ function models(state, actions, worker, memory) {
   const few = isMany ? FEW_MODELS_OF_MANY : FEW_MODELS;
   const { shown, button } = shorten(state, actions, `models ${worker.slot}`, list, few);
   const more = memory.more_models > 0 && h("li", { class: "csl-hint" }, `and ${formatCount(memory.more_models, "more model")}`);
-  return [h("ul", { class: "csl-models" }, ...shown.map(modelRow), more), button];
+  return h("div", null, h("ul", { class: "csl-models" }, ...shown.map(modelRow), more), button);
 }
 
 /** @param {Model} model @param {number} place */
