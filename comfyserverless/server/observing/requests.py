@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
-from prometheus_client import CollectorRegistry, Gauge
-from prometheus_client.core import Metric
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from comfyserverless.control.metrics.tallies import CounterTally, HistogramTally
@@ -36,7 +36,7 @@ class RequestMetrics(Collector):
             "route",
             _SECONDS,
         )
-        self.sockets = Gauge("comfyserverless_websocket_clients", "Open websockets", registry=registry)
+        self.sockets = 0
         registry.register(self)
 
     def note(self, request: web.Request, status: int, duration_s: float) -> None:
@@ -53,7 +53,8 @@ class RequestMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """Return what was counted so far."""
-        return [self._requests.family(), self._seconds.family()]
+        sockets = GaugeMetricFamily("comfyserverless_websocket_clients", "Open websockets", value=self.sockets)
+        return [self._requests.family(), self._seconds.family(), sockets]
 
 
 def _route_of(request: web.Request) -> str:

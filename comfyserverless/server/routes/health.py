@@ -36,7 +36,7 @@ async def show_metrics(request: web.Request) -> web.Response:
     if not identity_of(request).is_operator:
         return problem(request, "forbidden", "Only operators may see the metrics", 403)
     app = request.app
-    app[REQUESTS].sockets.set(app[HUB].count)
+    app[REQUESTS].sockets = app[HUB].count
     body, content_type = await app[ENGINE].metrics.render(request.headers.get(hdrs.ACCEPT, ""))
     return _fresh(web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type}))
 
