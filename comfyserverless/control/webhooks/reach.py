@@ -7,10 +7,13 @@ only public addresses are called, and what the operator has named.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import re
 import socket
+import threading
 from collections.abc import Sequence
+from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
@@ -18,6 +21,9 @@ from comfyserverless.control.webhooks.target import Target, WebhookError
 from comfyserverless.core.errors import ConfigError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_Found = tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[Any, ...]]
+
+MAX_LOOK_UPS = 32
 
 _HOST = re.compile(r"(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
 _LOCALHOST = "localhost"
@@ -91,16 +97,20 @@ def _meant(address: Address) -> list[Address]:
 
 
 class CheckedResolver(AbstractResolver):
-    """Look hosts up for the HTTP client, which connects to what this returns and to nothing else."""
+    """Look hosts up for the HTTP client, which connects to what this returns and to nothing else.
+
+    A look-up can hang for half a minute and cannot be stopped. Each has a thread of its own, which neither the
+    rest of the server nor its end waits for; so many at once and no more.
+    """
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
+        self._under_way = 0
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         """Return the addresses of a host that may be called. Raises OSError if it has none."""
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, family=family)
         results = [
             ResolveResult(
                 hostname=host,
@@ -110,7 +120,7 @@ class CheckedResolver(AbstractResolver):
                 proto=protocol,
                 flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
             )
-            for kind, _, protocol, _, place in found
+            for kind, _, protocol, _, place in await self._look_up(host, port, family)
             if self._reach.may_reach(host, ipaddress.ip_address(str(place[0])))
         ]
         if not results:
@@ -119,3 +129,32 @@ class CheckedResolver(AbstractResolver):
 
     async def close(self) -> None:
         """Give back nothing: there is nothing."""
+
+    async def _look_up(self, host: str, port: int, family: socket.AddressFamily) -> Sequence[_Found]:
+        if self._under_way >= MAX_LOOK_UPS:
+            raise OSError("too many hosts are looked up at once")
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Sequence[_Found]] = loop.create_future()
+
+        def finish(found: Sequence[_Found], error: Exception | None) -> None:
+            self._under_way -= 1
+            if answer.done():  # nobody waits any more
+                return
+            if error is None:
+                answer.set_result(found)
+            else:
+                answer.set_exception(error)
+
+        def ask() -> None:
+            found: Sequence[Any] = ()
+            error: Exception | None = None
+            try:
+                found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
+            except (OSError, ValueError) as exc:  # ValueError: what cannot be the name of a host
+                error = exc
+            with contextlib.suppress(RuntimeError):  # the server has ended meanwhile
+                loop.call_soon_threadsafe(finish, found, error)
+
+        self._under_way += 1
+        threading.Thread(target=ask, name="webhook-look-up", daemon=True).start()
+        return await answer

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import socket
+import threading
 from typing import Any
 
 import pytest
 
-from comfyserverless.control.webhooks.reach import CheckedResolver, Reach, RefusedAddressError
+from comfyserverless.control.webhooks.reach import MAX_LOOK_UPS, CheckedResolver, Reach, RefusedAddressError
 from comfyserverless.control.webhooks.target import Target, WebhookError
 from comfyserverless.core.errors import ConfigError
 
@@ -119,3 +121,31 @@ async def test_look_up_returns_only_what_may_be_called(monkeypatch: pytest.Monke
 async def test_host_without_such_an_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RefusedAddressError):
         await resolve(monkeypatch, Reach(), ["127.0.0.1", "fe80::1%2"])
+
+
+async def test_look_ups_that_hang_hold_up_neither_others_nor_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    release = threading.Event()
+
+    def hang(*_: Any) -> list[Any]:
+        release.wait(20)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 80))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    resolver = CheckedResolver(Reach())
+    waits = [asyncio.create_task(resolver.resolve("example.com")) for _ in range(MAX_LOOK_UPS)]
+    await asyncio.sleep(0)
+    with pytest.raises(OSError, match="too many"):
+        await resolver.resolve("example.com")
+    assert await asyncio.to_thread(lambda: "free")
+    waits[0].cancel()
+    release.set()
+    found = await asyncio.gather(*waits, return_exceptions=True)
+    assert [len(each) for each in found[1:] if isinstance(each, list)] == [1] * (MAX_LOOK_UPS - 1)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: hang())
+    assert await resolver.resolve("example.com")
+
+
+@pytest.mark.parametrize("host", ["x" * 70 + ".com", "a..b", "no-such-host.invalid"])
+async def test_host_that_is_not_found_is_an_error_of_the_call(host: str) -> None:
+    with pytest.raises((OSError, ValueError)):
+        await CheckedResolver(Reach()).resolve(host, 80)
