@@ -54,7 +54,7 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         checkpoint_steps=arguments.checkpoint_steps,
         slack_s=arguments.slack,
         policy=arguments.policy,
-        splits_guidance=arguments.split_guidance == "on",
+        split_guidance=arguments.split_guidance,
         history_limit=arguments.history_limit,
         history_days=arguments.history_days,
         usage_days=arguments.usage_days,

@@ -12,8 +12,9 @@ from comfyserverless.core.errors import ConfigError
 
 _MIB = 1 << 20
 SPLIT_GUIDANCE = (
-    "evaluate the negative prompt in calls of its own, on another worker if one is free"
-    " (default: %(default)s; `comfyserverless bench guidance` tells whether it pays)"
+    "evaluate the negative prompt in calls of its own, on another worker if one is free; auto: where that takes"
+    " hardly longer on one worker, measured once for a model and size (default: %(default)s;"
+    " `comfyserverless bench guidance` tells whether it pays)"
 )
 _MAX_PORT = 65_535
 _MIN_TOKEN_CHARACTERS = 16

@@ -83,7 +83,7 @@ def _add_worker_flags(parser: argparse.ArgumentParser) -> None:
         help="worker processes; 0: one per GPU, or one",
     )
     add("--threads", type=values.processes, default=0, metavar="N", help="threads of each worker; 0: its share")
-    add("--split-guidance", choices=("off", "on"), default="off", help=values.SPLIT_GUIDANCE)
+    add("--split-guidance", choices=("off", "on", "auto"), default="off", help=values.SPLIT_GUIDANCE)
 
 
 def _add_arena_flags(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from comfyserverless.control.dispatch import Call, Dispatcher, Observer
 from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.guidance.choices import Choices
 from comfyserverless.control.keys import cost_key, weight_keys
 from comfyserverless.control.records.saves import RunPublisher
 from comfyserverless.control.saving import destination, remove_parts
@@ -31,8 +32,8 @@ PREVIEW_PORT = "preview"
 class RunServices:
     """What the nodes of a run share; all but files and publisher are those of all runs.
 
-    preview_method: for prompts that do not ask for one. splits_guidance: the branches of guidance are calls
-    apart. staging_tag: this server's, in names of part files.
+    preview_method: for prompts that do not ask for one. split_guidance: `off`, `on`, or `auto`: as choices say.
+    staging_tag: this server's, in names of part files.
     """
 
     dispatcher: Dispatcher
@@ -40,7 +41,8 @@ class RunServices:
     publisher: RunPublisher
     embeds_metadata: bool
     preview_method: str
-    splits_guidance: bool
+    split_guidance: str
+    choices: Choices
     staging_tag: str
 
 
@@ -98,9 +100,17 @@ class NodeContext:
         return self._services.embeds_metadata
 
     @property
-    def splits_guidance(self) -> bool:
-        """Tell whether the branches of classifier-free guidance are calls apart."""
-        return self._services.splits_guidance
+    def split_guidance(self) -> str:
+        """Return whether the branches of classifier-free guidance are calls apart: `off`, `on` or `auto`."""
+        return self._services.split_guidance
+
+    def choice(self, key: str) -> bool | None:
+        """Return what was chosen under a key, None if nothing was."""
+        return self._services.choices.find(key)
+
+    def choose(self, key: str, choice: bool) -> bool:
+        """Choose for good, unless somebody was faster; returns what holds."""
+        return self._services.choices.keep(key, choice)
 
     def emit(self, function: str, *, progress: StepProgress | None = None, **inputs: Value) -> Emitted:
         """Submit an invocation and return its symbols. Raises InvariantError for wrong ports."""

@@ -12,6 +12,7 @@ from comfyserverless.control.caches import TenantCaches
 from comfyserverless.control.context import RunServices
 from comfyserverless.control.describing import now_ms
 from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.guidance.choices import Choices
 from comfyserverless.control.metering.book import UsageBook
 from comfyserverless.control.metering.limits import Admission
 from comfyserverless.control.metrics.metrics import Metrics
@@ -70,6 +71,8 @@ class Engine:
         self.book = UsageBook(store, opening, now_ms)
         self._admission = Admission(tenants, self._queue, self.book, now_ms)
         self._scratch = Scratch(shared_folder())
+        profiles = config.worker.profiles
+        self._choices = Choices(None if profiles is None else profiles / "guidance.json")
         scheduling = SchedulingConfig(
             slack_s=config.slack_s,
             grace_s=config.grace_s,
@@ -283,7 +286,8 @@ class Engine:
             publisher=self._prompts.publisher_of(record),
             embeds_metadata=self._config.embeds_metadata,
             preview_method=self._config.preview_method,
-            splits_guidance=self._config.splits_guidance,
+            split_guidance=self._config.split_guidance,
+            choices=self._choices,
             staging_tag=self._scratch.tag,
         )
 

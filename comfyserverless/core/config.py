@@ -69,8 +69,9 @@ class EngineConfig:
     of the records, or address of a PostgreSQL database; empty for the file in the user folder, `memory` to keep
     them only while the server runs.
     max_attempts: losses of its worker after which a call is given up. checkpoint_steps: steps between two
-    copies of a sampler's state that outlive its worker; 0 for none, None to weigh their time. splits_guidance:
-    the branches of classifier-free guidance are calls apart, which moves the last bits of pictures.
+    copies of a sampler's state that outlive its worker; 0 for none, None to weigh their time. split_guidance:
+    whether the branches of classifier-free guidance are calls apart, which moves the last bits of pictures:
+    `off`, `on`, or `auto`: as was measured once for a model and size, and is kept beside worker.profiles.
     """
 
     folders: Folders
@@ -88,7 +89,7 @@ class EngineConfig:
     database: str = field(default="", repr=False)  # an address may hold a password
     max_attempts: int = 2
     checkpoint_steps: int | None = None
-    splits_guidance: bool = False
+    split_guidance: str = "off"
 
 
 @dataclass(frozen=True, slots=True)

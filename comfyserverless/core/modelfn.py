@@ -66,12 +66,12 @@ def _ports(words: str) -> tuple[Port, ...]:
 #   latent      a LATENT: {samples: TensorRef, batch_index?: list[int], noise_mask?: TensorRef}
 #   noise_mask  [B, H, W] or [B, 1, H, W] float32, any size, 1 where the latent is sampled; None: all of it
 #   state       sampler state: a dict of literals and TensorRefs, opaque to the control tower
-#   plan        {steps: int, maximum: int, is_dynamic: bool, evaluations: list of evaluations}: one per model
-#               call, each {step: int, last_of_step: bool, controls: list[int], branches}; `controls` are
-#               indices into `applications` that are active at its sigma; `branches` are those of each branch,
-#               [positive's, negative's], or None where not both take part; `maximum` is what progress counts
-#               to. If is_dynamic, `evaluations` holds the first only (none if there is nothing to do): `steps`
-#               is void
+#   plan        {steps: int, maximum: int, is_dynamic: bool, shape: [B, C, h, w] of the latent, evaluations:
+#               list of evaluations}: one per model call, each {step: int, last_of_step: bool, controls:
+#               list[int], branches}; `controls` are indices into `applications` that are active at its sigma;
+#               `branches` are those of each branch, [positive's, negative's], or None where not both take part;
+#               `maximum` is what progress counts to. If is_dynamic, `evaluations` holds the first only (none if
+#               there is nothing to do): `steps` is void
 #   guide       how more than two sides are put together: {mode, middle: CONDITIONING, scale: float}, or None
 #   options     settings of the sampler by name; `shares`: levels among them, by their share of the way
 #   sigmas      [N] float32: the levels to walk; None: chosen by scheduler, steps and denoise
@@ -83,6 +83,8 @@ def _ports(words: str) -> tuple[Port, ...]:
 #               TensorRefs, input blocks in order, then the middle block
 #   uncond      the negative's estimate of the clean latent, where it is made apart from the step:
 #               {denoised: [TensorRef]}; in: None where the step evaluates both branches, together
+#   batched_s,  seconds of an evaluation with both branches together, and of the positive's alone, without
+#   branch_s    ControlNets
 #   images      IMAGE [B, H, W, 3 or 4] float32 in 0..1;  mask [B, H, W] float32 in 0..1
 #   application  index into `applications`: the one that controlnet.run computes
 #   width,      latent.empty and image.scale: pixels; latent.upscale: latent cells (the node divides by 8);
@@ -126,6 +128,12 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
                 "gpu",
                 "model state positive negative cfg guide applications residuals*",
                 "uncond*",
+            ),
+            _spec(
+                "denoise.weigh",
+                "gpu",
+                "model state positive negative cfg guide applications",
+                "batched_s branch_s",
             ),
             _spec(
                 "controlnet.run",

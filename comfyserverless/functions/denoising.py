@@ -6,6 +6,7 @@ the step on another worker, which began with the positive branch beside it, wait
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -24,12 +25,17 @@ from comfyserverless.functions.guided import (
     to_output_units,
 )
 from comfyserverless.functions.preview import encode_preview
+from comfyserverless.sampling.guidance import Branch
 from comfyserverless.sampling.samplers.base import UncondSampler
 from comfyserverless.sampling.samplers.registry import find_sampler
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn, Streamed
 
 PREVIEW_LATENT2RGB = "latent2rgb"
 """The preview method that shows the latent itself; any other value asks for no preview."""
+
+
+_MEASURED = 3
+"""How often `denoise.weigh` measures each; the least counts."""
 
 
 class DenoiseStep(ModelFn):
@@ -131,3 +137,39 @@ class DenoiseNegative(ModelFn):
         guidance = guidance_of(inputs, state["sampler"], "negative")
         point = point_of(state, parametrization_of(components["facts"]))
         yield DENOISED, 0, denoise_negative(point, guidance, components["diffusion"], inputs["residuals"])
+
+
+class DenoiseWeigh(ModelFn):
+    """Measure an evaluation with both branches together, and with one, for whoever decides about splitting."""
+
+    name: ClassVar[str] = "denoise.weigh"
+
+    def setup_io(self, io: IoSetup) -> None:
+        """Declare the ports."""
+        for port in ("model", "state", "positive", "negative", "cfg", "guide", "applications"):
+            io.add_input(port)
+        io.add_output("batched_s")
+        io.add_output("branch_s")
+
+    def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
+        """Take the diffusion model."""
+        return {"facts": pool.facts(inputs["model"]), "diffusion": pool.diffusion(inputs["model"])}
+
+    def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
+        """Return the seconds of both, the least of a few."""
+        self._measure_s(components, inputs, "both")  # what is loaded, and chosen, at a first call
+        seen = [
+            (self._measure_s(components, inputs, "both"), self._measure_s(components, inputs, "positive"))
+            for _ in range(_MEASURED)
+        ]
+        return {"batched_s": min(both for both, _ in seen), "branch_s": min(one for _, one in seen)}
+
+    @torch.no_grad()
+    def _measure_s(self, components: Mapping[str, Any], inputs: Mapping[str, Any], branch: Branch) -> float:
+        state, begin_s = inputs["state"], time.perf_counter()
+        point = point_of(state, parametrization_of(components["facts"]))
+        guidance = guidance_of(inputs, state["sampler"], branch)
+        uncond = None if branch == "both" else {DENOISED: [point.x]}
+        estimate = denoise(point, guidance, components["diffusion"], [], uncond)
+        estimate.denoised.sum().item()  # waits for the device
+        return time.perf_counter() - begin_s

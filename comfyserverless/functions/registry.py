@@ -8,7 +8,7 @@ from types import MappingProxyType
 from comfyserverless.functions.canvas import ImageCrop, ImageEmpty, ImageInvert, ImagePad
 from comfyserverless.functions.conditionings.changing import CondAverage, CondConcat, CondZero
 from comfyserverless.functions.control import ControlNetRun
-from comfyserverless.functions.denoising import DenoiseNegative, DenoiseStep
+from comfyserverless.functions.denoising import DenoiseNegative, DenoiseStep, DenoiseWeigh
 from comfyserverless.functions.edges import ImageCanny
 from comfyserverless.functions.image import ImageLoad, ImageLoadMask, ImageSave, ImageScale
 from comfyserverless.functions.images.colors import ImageColorMask, ImageFromYuv, ImageToYuv
@@ -92,6 +92,7 @@ FUNCTIONS: Mapping[str, ModelFn] = MappingProxyType(
             SampleBegin(),
             DenoiseStep(),
             DenoiseNegative(),
+            DenoiseWeigh(),
             ControlNetRun(),
             SampleEnd(),
             VaeDecode(),

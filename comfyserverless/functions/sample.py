@@ -43,7 +43,7 @@ _WALK_PORTS = (
     "keeps_estimate",
 )
 
-_NO_PLAN: Mapping[str, Any] = {"steps": 0, "maximum": 0, "is_dynamic": False, "evaluations": []}
+_NO_PLAN: Mapping[str, Any] = {"steps": 0, "maximum": 0, "is_dynamic": False, "shape": [], "evaluations": []}
 """The plan of a walk without steps."""
 
 
@@ -187,10 +187,13 @@ def _plan(
     """List the evaluations, all or, in a dynamic walk, the first."""
     guidance = guidance_of(inputs, inputs["sampler"])
     evaluations = sampler.evaluations(sigmas, options)
-    size = inputs["latent"]["samples"].shape[-2:]
+    shape = inputs["latent"]["samples"].shape
     return {
         "steps": evaluations[-1].step + 1 if evaluations else 0,
         "maximum": len(sigmas) - 1,
         "is_dynamic": sampler.is_dynamic,
-        "evaluations": [describe(evaluation, guidance, parametrization, size) for evaluation in evaluations],
+        "shape": list(shape),
+        "evaluations": [
+            describe(evaluation, guidance, parametrization, shape[-2:]) for evaluation in evaluations
+        ],
     }

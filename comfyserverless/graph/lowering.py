@@ -79,8 +79,14 @@ class LoweringContext(Protocol):
         """Tell whether saved files carry the prompt and workflow (`--disable-metadata` turns it off)."""
 
     @property
-    def splits_guidance(self) -> bool:
-        """Tell whether the branches of classifier-free guidance are calls apart (`--split-guidance`)."""
+    def split_guidance(self) -> str:
+        """Return whether the branches of classifier-free guidance are calls apart: `off`, `on` or `auto`."""
+
+    def choice(self, key: str) -> bool | None:
+        """Return what was chosen under a key in this or an earlier run of the server, None if nothing was."""
+
+    def choose(self, key: str, choice: bool) -> bool:
+        """Choose for good, unless somebody was faster; returns what holds."""
 
     def emit(self, function: str, *, progress: StepProgress | None = None, **inputs: Value) -> Emitted:
         """Submit an invocation at once and return its symbols; every declared input port must be given."""

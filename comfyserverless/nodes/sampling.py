@@ -4,15 +4,17 @@ A step is one invocation, whatever its number of model calls, unless something r
 evaluation of the model is an invocation of its own. What runs beside it are the ControlNets that are active at
 its noise level, and the negative branch if guidance is split; what they make arrives through callback ports
 while both run. Whether it is split never depends on who is idle, because both branches in one batch do not give
-the bits of each alone. All are emitted at once, but where a sampler finds the number of its steps on the way:
-there each step tells whether one more follows.
+the bits of each alone: it is a setting, or measured once for a model and size and kept (`_is_split`).
+
+All are emitted at once, but where a sampler finds the number of its steps on the way: there each step tells
+whether one more follows.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from comfyserverless.core.errors import InvariantError
@@ -35,6 +37,10 @@ _BOTH, _POSITIVE, _NEGATIVE = "both", "positive", "negative"
 
 _Walk = Callable[[LoweringContext, "Guided", Mapping[str, Any], Value], Awaitable[Value]]
 _STEPS_PER_TURN = 64
+
+_MOST_FOR_SPLITTING = 1.05
+"""What both branches apart may take, over both in one batch: splitting costs little then where nobody idles."""
+
 #: The parts of a LATENT that sampling reads.
 _LATENT_PORT_KEYS = ("samples", "batch_index", "noise_mask")
 
@@ -53,7 +59,7 @@ class Guided:
     cfg: float
     guide: Mapping[str, Value] | None
     applications: list[dict[str, Value]]
-    is_split: bool
+    is_split: bool = False
 
     def ports(self) -> dict[str, Value]:
         """Return the input ports that all sampling functions but the last have in common."""
@@ -131,8 +137,7 @@ def guide_by(
         middle = spread_to_negative(positive, guide["middle"])
         guide = {**guide, "middle": middle}
     applications = distinct_applications(positive, [*negative, *middle])
-    is_split = ctx.splits_guidance and guide is None
-    return Guided(model, positive, negative, cfg, guide, applications, is_split)
+    return Guided(model, positive, negative, cfg, guide, applications)
 
 
 async def run_sampler(
@@ -149,9 +154,32 @@ async def run_sampler(
         **schedule,
     )
     plan = await ctx.result(begin.out("plan"))
+    guided = replace(guided, is_split=await _is_split(ctx, guided, plan, begin.out("state")))
     walk = _choose_walk(plan, guided)
     state = await walk(ctx, guided, plan, begin.out("state"))
     return ctx.emit("sample.end", model=guided.model, state=state), bool(plan["evaluations"])
+
+
+async def _is_split(ctx: LoweringContext, guided: Guided, plan: Mapping[str, Any], state: Value) -> bool:
+    """Tell whether the branches are calls apart: as the server is set, or as was chosen once for such a latent.
+
+    What is not chosen yet is measured, with the prompt that asks first.
+    """
+    if guided.guide is not None:
+        return False
+    if ctx.split_guidance != "auto":
+        return ctx.split_guidance == "on"
+    first = next(iter(plan["evaluations"]), None)
+    if first is None or first["branches"] is None:
+        return False
+    file = guided.model.file
+    key = f"{file.path} {file.size_bytes} {file.mtime_ns} {plan['shape']}"
+    chosen = ctx.choice(key)
+    if chosen is None:
+        weigh = ctx.emit("denoise.weigh", state=state, **guided.ports())
+        batched_s, branch_s = [await ctx.result(weigh.out(port)) for port in ("batched_s", "branch_s")]
+        chosen = ctx.choose(key, 2 * branch_s <= _MOST_FOR_SPLITTING * batched_s)
+    return chosen
 
 
 def _choose_walk(plan: Mapping[str, Any], guided: Guided) -> _Walk:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -21,6 +22,8 @@ CASES = (
     "cn_sd15_range_02_07",
     "cn_sdxl_full",
     "cond_combine",
+    "cond_set_mask_default",
+    "cond_timestep_range_gap",
     "inpaint_set_latent_noise_mask",
     "prompt_sd15_long_150_tokens",
     "sampler_sd15_dpm_adaptive",
@@ -76,3 +79,25 @@ async def test_interrupt_ends_both_branches(split: Callable[..., RunningServer])
         assert (await client.listen(prompt_id)).outcome == "execution_interrupted"
         await wait_until(client, lambda names: not names)
         assert await latents(client, workflow_of("sampler_sd15_euler"))
+
+
+async def test_auto_measures_once_and_does_what_is_written_down_from_then_on(
+    start_server: START, tiny_models: Path
+) -> None:
+    async def draw(split: str, written: dict[str, bool] | None = None) -> tuple[list[bytes], Path]:
+        server = start_server("--workers", "1", "--split-guidance", split, models=tiny_models)
+        kept = server.folder("user") / "__profiles" / "guidance.json"
+        if written is not None:
+            kept.parent.mkdir(exist_ok=True)
+            kept.write_text(json.dumps(written))
+        async with Client(server.url) as client:
+            drawn = await latents(client, workflow_of("sampler_sd15_euler"))
+        server.stop()
+        return drawn, kept
+
+    measured, kept = await draw("auto")
+    ((key, choice),) = json.loads(kept.read_text()).items()
+    other, still_kept = await draw("auto", {key: not choice})
+    assert json.loads(still_kept.read_text()) == {key: not choice}
+    assert measured != other, "splitting does not move a bit of this case"
+    assert (await draw("on"))[0] == (measured if choice else other)

@@ -128,7 +128,8 @@ class FakeContext:
     published: list[tuple[Destination, tuple[str, ...], str]] = field(default_factory=list)
     extra_pnginfo: Mapping[str, Any] | None = None
     preview_method: str = "none"
-    splits_guidance: bool = False
+    split_guidance: str = "off"
+    choices: dict[str, bool] = field(default_factory=dict)
     embeds_metadata: bool = True
     node_id: str = "9"
     stems: int = 0
@@ -144,6 +145,12 @@ class FakeContext:
         emitted = Emitted(InvocationId(f"{function}#{len(self.calls)}"))
         self.calls.append(Call(emitted.id, function, inputs, progress))
         return emitted
+
+    def choice(self, key: str) -> bool | None:
+        return self.choices.get(key)
+
+    def choose(self, key: str, choice: bool) -> bool:
+        return self.choices.setdefault(key, choice)
 
     def keep_only(self, emitted: Emitted) -> None:
         self.kept.append(emitted.id)

@@ -357,6 +357,16 @@ def test_negative_of_one_evaluation_is_refused_for_a_step_of_several() -> None:
         step(pool, state, call, uncond=negative(pool, state, call, []))
 
 
+def test_weighing_evaluates_both_branches_together_and_one_alone() -> None:
+    pool, function = AnalyticPool(), FUNCTIONS["denoise.weigh"]
+    inputs = {**guided(), "state": begin()["state"]}
+    seconds = function.execute(function.load_model(inputs, pool), **inputs)
+    assert [x_in.shape[0] for x_in, _, _ in pool.model.calls] == [2, 2, 1, 2, 1, 2, 1]
+    assert pool.model.calls[-1][2][0, 0, 0] == 1.0, "the positive's"
+    assert seconds.keys() == {"batched_s", "branch_s"}
+    assert all(each > 0 for each in seconds.values())
+
+
 def test_estimate_is_that_of_the_first_evaluation_of_the_last_step() -> None:
     pool, call = AnalyticPool(), guided()
     begun = begin(sampler="heun", steps=3, latent={"samples": IMAGE}, keeps_estimate=True)

@@ -87,7 +87,13 @@ def test_latent_of_another_family_is_refused() -> None:
 @pytest.mark.parametrize("nothing", [{"denoise": 0.0}, {"start_step": 4}, {"start_step": 2, "last_step": 2}])
 def test_walk_without_steps_gives_the_latent_back(nothing: dict[str, Any]) -> None:
     begun = begin(latent={"samples": IMAGE}, **nothing)
-    assert begun["plan"] == {"steps": 0, "maximum": 0, "is_dynamic": False, "evaluations": []}
+    assert begun["plan"] == {
+        "steps": 0,
+        "maximum": 0,
+        "is_dynamic": False,
+        "shape": [],
+        "evaluations": [],
+    }
     assert torch.equal(end(begun["state"]), IMAGE)
 
 

@@ -35,6 +35,7 @@ def plan(steps: int, *evaluations: dict[str, Any], **more: Any) -> dict[str, Any
         "steps": steps,
         "maximum": steps,
         "is_dynamic": False,
+        "shape": [1, 4, 8, 8],
         "evaluations": list(evaluations),
         **more,
     }
@@ -336,7 +337,7 @@ async def test_progress_counts_to_the_maximum_of_the_plan() -> None:
 
 async def test_split_guidance_is_two_calls_an_evaluation_that_need_the_same_state_only() -> None:
     evaluations = [evaluation(0, last=False, branches=[[], []]), evaluation(0, branches=[[], []])]
-    ctx = context(1, *evaluations, splits_guidance=True)
+    ctx = context(1, *evaluations, split_guidance="on")
     await sample(ctx)
     begin, *steps, end = ctx.calls
     assert ctx.functions() == ["sample.begin", *["denoise.negative", "denoise.step"] * 2, "sample.end"]
@@ -353,7 +354,7 @@ async def test_split_guidance_is_two_calls_an_evaluation_that_need_the_same_stat
 
 async def test_control_nets_of_split_guidance_run_for_each_branch_that_they_act_in() -> None:
     both, positive = application(CANNY), application(DEPTH)
-    ctx = context(1, evaluation(0, 0, 1, branches=[[0, 1], [0]]), splits_guidance=True)
+    ctx = context(1, evaluation(0, 0, 1, branches=[[0, 1], [0]]), split_guidance="on")
     await sample(ctx, positive=cond("p", control=[both, positive]), negative=cond("n", control=[both]))
     runs = [call for call in ctx.calls if call.function == "controlnet.run"]
     assert [(run.inputs["application"], run.inputs["branch"]) for run in runs] == [
@@ -368,14 +369,14 @@ async def test_control_nets_of_split_guidance_run_for_each_branch_that_they_act_
 
 
 async def test_split_guidance_leaves_evaluations_of_one_branch_whole() -> None:
-    ctx = context(2, evaluation(0, branches=[[], []]), evaluation(1), splits_guidance=True)
+    ctx = context(2, evaluation(0, branches=[[], []]), evaluation(1), split_guidance="on")
     await sample(ctx)
     assert ctx.functions() == ["sample.begin", "denoise.negative", *["denoise.step"] * 2, "sample.end"]
     assert ctx.calls[-2].inputs["uncond"] is None
 
 
 async def test_split_guidance_without_a_negative_is_one_invocation_per_step() -> None:
-    ctx = context(2, evaluation(0, last=False), evaluation(0), evaluation(1), splits_guidance=True)
+    ctx = context(2, evaluation(0, last=False), evaluation(0), evaluation(1), split_guidance="on")
     await sample(ctx)
     assert ctx.functions() == ["sample.begin", *["denoise.step"] * 2, "sample.end"]
 
@@ -383,7 +384,57 @@ async def test_split_guidance_without_a_negative_is_one_invocation_per_step() ->
 async def test_dynamic_sampler_with_split_guidance_runs_the_negative_of_each_evaluation() -> None:
     evaluations = [evaluation(0, last=False, branches=[[], []]), evaluation(0, branches=[[], []])]
     ctx = DynamicContext(2, *evaluations)
-    ctx.splits_guidance = True
+    ctx.split_guidance = "on"
     await sample(ctx, sampler_name="dpm_adaptive")
     assert ctx.functions() == ["sample.begin", *["denoise.negative", "denoise.step"] * 2, "sample.end"]
     assert ctx.kept == [call.id for call in ctx.calls if call.function == "denoise.step"]
+
+
+def weighing(batched_s: float, branch_s: float, *evaluations: dict[str, Any]) -> FakeContext:
+    begun = {"plan": plan(1, *evaluations)}
+    measured = {"batched_s": batched_s, "branch_s": branch_s}
+    return FakeContext(results={"sample.begin": begun, "denoise.weigh": measured}, split_guidance="auto")
+
+
+@pytest.mark.parametrize(("branch_s", "is_split"), [(0.52, True), (0.53, False)])
+async def test_auto_splits_where_both_branches_apart_take_hardly_longer(
+    branch_s: float, is_split: bool
+) -> None:
+    ctx = weighing(1.0, branch_s, evaluation(0, branches=[[], []]))
+    await sample(ctx)
+    assert ctx.functions()[1] == "denoise.weigh"
+    assert ("denoise.negative" in ctx.functions()) is is_split
+    assert list(ctx.choices.values()) == [is_split]
+
+
+async def test_auto_measures_a_model_and_size_once() -> None:
+    ctx = weighing(1.0, 0.9, evaluation(0, branches=[[], []]))
+    await sample(ctx)
+    (key,) = ctx.choices
+    again = weighing(1.0, 0.9, evaluation(0, branches=[[], []]))
+    again.choices = {key: True}
+    await sample(again)
+    assert again.functions() == ["sample.begin", "denoise.negative", "denoise.step", "sample.end"]
+    assert MODEL.file.path in key
+    assert "[1, 4, 8, 8]" in key
+
+
+async def test_auto_does_what_another_prompt_chose_meanwhile() -> None:
+    class Late(FakeContext):
+        def choice(self, key: str) -> bool | None:
+            return None
+
+        def choose(self, key: str, choice: bool) -> bool:
+            return not choice
+
+    results = weighing(1.0, 0.9, evaluation(0, branches=[[], []])).results
+    ctx = Late(results=results, split_guidance="auto")
+    await sample(ctx)
+    assert "denoise.negative" in ctx.functions()
+
+
+async def test_auto_measures_nothing_where_one_branch_takes_part() -> None:
+    ctx = weighing(1.0, 0.5, evaluation(0))
+    await sample(ctx)
+    assert ctx.functions() == ["sample.begin", "denoise.step", "sample.end"]
+    assert ctx.choices == {}

@@ -87,7 +87,7 @@ async def test_dual_guider_has_a_middle() -> None:
 
 async def test_split_guidance_leaves_guiders_with_a_middle_together() -> None:
     ctx = context(0)
-    ctx.splits_guidance = True
+    ctx.split_guidance = "on"
     given = {"model": MODEL, "positive": cond("p"), "negative": cond("n"), "empty_conditioning": cond("e")}
     guider = await output("PerpNegGuider", cfg=5.0, neg_scale=0.5, **given)
     await advanced(ctx, guider)
