@@ -114,3 +114,11 @@ def test_reserved_prompt_counts_and_holds_its_id_and_is_not_pending_yet() -> Non
     queue.reserve(reserved)
     queue.add(reserved, PLAN)
     assert (queue.pending_count(DEFAULT_TENANT), queue.remaining(DEFAULT_TENANT)) == (1, 1)
+
+
+def test_only_so_many_pending_prompts_are_listed_as_somebody_wants() -> None:
+    queue = PromptQueue()
+    for name in "abc":
+        queue.add(record(name), PLAN)
+    assert ids(queue.pending(DEFAULT_TENANT, 2)) == ["a", "b"]
+    assert ids(queue.pending(DEFAULT_TENANT)) == ["a", "b", "c"]
