@@ -9,15 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
 from comfyserverless.control.metering.measured import Meter
 from comfyserverless.control.publications import PublicationTable
-from comfyserverless.control.results import Freed, ResultTable, unused
+from comfyserverless.control.results import Freed, ResultTable, ResultWaiters, unused
 from comfyserverless.control.views import RecoveryView
 from comfyserverless.control.workers.checkpoints import Recovery
+from comfyserverless.control.workers.room import RoomQueue
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
 from comfyserverless.core.errors import CapacityError, WorkerError
@@ -82,13 +83,13 @@ class Dispatcher:
         self._recovery = recovery
         self._overlaps = config.overlap_callbacks
         self._results = ResultTable()
+        self._room = RoomQueue(self._results, self._let_in)
         self._publications = PublicationTable()
         #: all and only invocations that the scheduling state has not told us to forget.
         self._calls: dict[InvocationId, Call] = {}
         #: why an invocation failed; only keys of _calls.
         self._failures: dict[InvocationId, WorkerError] = {}
-        #: who awaits an invocation's next outcome.
-        self._waiters: dict[InvocationId, list[asyncio.Future[None]]] = {}
+        self._waiters = ResultWaiters()
         #: what each joined worker runs now.
         self._running: dict[WorkerId, dict[InvocationId, None]] = {}
         #: all and only invocations that were cancelled and are still in a lane: where, and since when.
@@ -111,9 +112,7 @@ class Dispatcher:
             failure = self._failures.get(output.invocation)
             if failure is not None:
                 raise failure
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.setdefault(output.invocation, []).append(waiter)
-            await waiter
+            await self._waiters.outcome(output.invocation)
         return self._results.value(output)
 
     def pin(self, invocations: Collection[InvocationId], cause: str) -> None:
@@ -147,6 +146,7 @@ class Dispatcher:
                 self._recovery.left(invocation)
                 self._free(self._publications.leave(invocation))
             self._handle(events.WorkerLost(worker, self._clock(), worker, silent_s))
+            self._room.lost(worker)
 
     def published(self, worker: WorkerId, message: wire.InvocationPublished) -> None:
         """Let consumers of a callback input start beside their producer, which has begun."""
@@ -189,14 +189,14 @@ class Dispatcher:
         call = self._calls.get(message.invocation)
         if call is None:
             return
-        error = WorkerError(message.message, message.exception_type, message.traceback)
-        has_room_now = message.exception_type == NO_ROOM and self._make_room(worker)
         name, now_s = message.invocation, self._clock()
-        self._handle(
-            events.InvocationFailed(name, worker, message.timing, now_s, name, has_room_now, is_starved)
-        )
-        if self.state.has_failed(message.invocation):
-            self._fail(call, error)
+        has_room_now = awaits_room = False
+        if message.exception_type == NO_ROOM and not (has_room_now := self._make_room(worker)):
+            awaits_room = self._room.admit(call.spec, worker)
+        causes = has_room_now, is_starved, awaits_room
+        self._handle(events.InvocationFailed(name, worker, message.timing, now_s, name, *causes))
+        if self.state.has_failed(name):
+            self._fail(call, WorkerError(message.message, message.exception_type, message.traceback))
 
     def cancelled(self, worker: WorkerId, message: wire.InvocationCancelled) -> None:
         """Take note that a cancelled invocation left its lane."""
@@ -248,6 +248,7 @@ class Dispatcher:
     def _handle(self, event: events.Event) -> None:
         """Feed one event; instructions that raise further events are queued behind it."""
         self._pending_events.append(event)
+        self._room.moved()
         if self._is_handling:
             return
         self._is_handling = True
@@ -330,8 +331,8 @@ class Dispatcher:
         call = self._calls.pop(invocation, None)
         self._failures.pop(invocation, None)
         self._recovery.forget(invocation)
-        for waiter in self._waiters.pop(invocation, ()):
-            waiter.cancel()
+        self._room.forget(invocation)
+        self._waiters.give_up(invocation)
         if call is not None and call.forgotten is not None:
             call.forgotten()
 
@@ -345,9 +346,7 @@ class Dispatcher:
         self, invocation: InvocationId, call: Call, outputs: Mapping[str, Value], error: WorkerError | None
     ) -> None:
         """Wake who waits and tell the observer, after the messages that are queued for workers went out."""
-        for waiter in self._waiters.pop(invocation, ()):
-            if not waiter.done():
-                waiter.set_result(None)
+        self._waiters.wake(invocation)
         if call.observer is not None:
             observer, call.observer = call.observer, None
             asyncio.get_running_loop().call_soon(observer, outputs, error)
@@ -356,6 +355,10 @@ class Dispatcher:
         for worker, tensors in freed.items():
             if worker in self._running:
                 self._send(worker, wire.FreeTensors(tuple(tensors)))
+                self._room.freed(worker)
+
+    def _let_in(self, invocations: Sequence[InvocationId]) -> None:
+        self._handle(events.RoomAwaited(tuple(invocations), self._clock(), "room"))
 
 
 def _given_up(spec: InvocationSpec, attempts: int) -> WorkerError:

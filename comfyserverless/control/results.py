@@ -6,7 +6,8 @@ tensors are freed by mention count, not with the result of the invocation that m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
 
 from comfyserverless.core.ids import InvocationId, TensorId, WorkerId
 from comfyserverless.core.values import Output, TensorRef, Value, replace_outputs, select, tensor_refs
@@ -66,6 +67,36 @@ class ResultTable:
     def mentions_worker(self, invocation: InvocationId, worker: WorkerId) -> bool:
         """Tell whether a result mentions tensors in this worker's arena."""
         return any(ref.worker == worker for ref in self._results.get(invocation, ({}, []))[1])
+
+    def bytes_on(self, worker: WorkerId, among: Iterable[InvocationId] | None = None) -> int:
+        """Return how much of a worker's arena results take, all or those of some invocations."""
+        chosen = self._results if among is None else among
+        refs = (ref for each in chosen for ref in self._results.get(each, ({}, []))[1])
+        return sum({ref.id: ref.size_bytes for ref in refs if ref.worker == worker}.values())
+
+
+class ResultWaiters:
+    """Know who awaits the next outcome of an invocation."""
+
+    def __init__(self) -> None:
+        self._futures: dict[InvocationId, list[asyncio.Future[None]]] = {}
+
+    async def outcome(self, invocation: InvocationId) -> None:
+        """Return when the invocation is woken for. Raises CancelledError when it is given up."""
+        future = asyncio.get_running_loop().create_future()
+        self._futures.setdefault(invocation, []).append(future)
+        await future
+
+    def wake(self, invocation: InvocationId) -> None:
+        """Let all go on that await an outcome: there is one."""
+        for future in self._futures.pop(invocation, ()):
+            if not future.done():
+                future.set_result(None)
+
+    def give_up(self, invocation: InvocationId) -> None:
+        """Cancel all that await an outcome: there will be none."""
+        for future in self._futures.pop(invocation, ()):
+            future.cancel()
 
 
 def unused(refs: list[TensorRef]) -> Freed:

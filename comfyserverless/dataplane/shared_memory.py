@@ -96,7 +96,7 @@ class SharedMemoryArena(LocalArena):
             raise CapacityError(
                 f"arena is full: a block of {size_bytes} bytes does not fit,"
                 f" {self.used_bytes} of {self.size_bytes} bytes are in use,"
-                f" the largest free block has {self._blocks.largest_free_bytes}"
+                f" the largest free block has {self._blocks.largest_free_bytes}; allow more (--arena-memory)"
             )
         try:
             self._reserve(offset_bytes, size_bytes)

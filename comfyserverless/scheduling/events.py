@@ -99,6 +99,7 @@ class InvocationFailed:
     """The function raised on the worker: a property of the call, so it is not tried again.
 
     has_room_now: it failed for want of arena space, and space was made since: then it is tried again.
+    awaits_room: it failed for want of arena space that others use: it is tried again after `RoomAwaited`.
     is_starved: a callback input ended before it was complete: it runs again when that input can be had.
     """
 
@@ -109,6 +110,16 @@ class InvocationFailed:
     cause: str
     has_room_now: bool = False
     is_starved: bool = False
+    awaits_room: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RoomAwaited:
+    """Invocations that await room may run again; those that do not are left alone."""
+
+    invocations: tuple[InvocationId, ...]
+    at_s: float
+    cause: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +170,7 @@ Event = (
     | InvocationPublished
     | InvocationFinished
     | InvocationFailed
+    | RoomAwaited
     | InvocationCancelled
     | ResultsPinned
     | ResultsUnpinned

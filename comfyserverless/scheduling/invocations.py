@@ -141,7 +141,7 @@ class InvocationRecord:
     pins: int = 1
     #: when it last got ready
     ready_at_s: float = 0.0
-    #: number of inputs that are not available; kept while waiting or ready
+    #: number of inputs that are not available, and of rooms; kept while waiting or ready
     blocked: int = 0
     #: losses of its worker while it ran that may be its fault, since it was last done
     attempts: int = 0
@@ -155,6 +155,8 @@ class InvocationRecord:
     #: its result can be had element by element; only while running
     is_publishing: bool = False
     has_lost_inputs: bool = False
+    #: it found an arena full, and is not to run before it is told
+    awaits_room: bool = False
     fate: Fate = "release"
     lease: Lease | None = None
     holders: tuple[WorkerId, ...] = ()

@@ -152,6 +152,7 @@ class Lineage:
                     self._drop(record, turn)
             elif phase in ("waiting", "ready"):
                 if not is_wanted(record):
+                    record.awaits_room = False
                     self._table.move(record, "released", turn)
                     stack.extend(record.inputs)
             elif phase == "running":

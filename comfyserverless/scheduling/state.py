@@ -27,6 +27,7 @@ from comfyserverless.scheduling.events import (
     InvocationSubmitted,
     ResultsPinned,
     ResultsUnpinned,
+    RoomAwaited,
     RunClosed,
     WorkerJoined,
     WorkerLost,
@@ -67,6 +68,7 @@ class SchedulingState:
             InvocationPublished: self._on_invocation_published,
             InvocationFinished: self._on_invocation_finished,
             InvocationFailed: self._on_invocation_failed,
+            RoomAwaited: self._on_room_awaited,
             InvocationCancelled: self._on_invocation_cancelled,
             ResultsPinned: self._on_results_pinned,
             ResultsUnpinned: self._on_results_unpinned,
@@ -229,13 +231,21 @@ class SchedulingState:
                 self.table.leave_followers(need, turn)
         if record.phase == "cancelling":
             self._end_cancelled(record, turn)
-        elif record.has_lost_inputs or event.has_room_now or event.is_starved:
+        elif record.has_lost_inputs or event.has_room_now or event.awaits_room or event.is_starved:
+            record.awaits_room = event.awaits_room
             self._lineage.retry(record, turn)
         elif record.is_saved:
             self.checkpoints.drop(record, turn)
             self._lineage.retry(record, turn)
         else:
             self._lineage.fail(record, turn, told=record.run)
+
+    def _on_room_awaited(self, event: RoomAwaited, turn: Turn) -> None:
+        """Make ready what waited for room only. One that was released meanwhile is in want of nothing."""
+        for invocation in event.invocations:
+            record = self.table.records.get(invocation)
+            if record is not None and record.awaits_room:
+                self.table.give_room(record, turn)
 
     def _on_invocation_cancelled(self, event: InvocationCancelled, turn: Turn) -> None:
         """Let a cancelled invocation go the way that was decided when it was cancelled."""

@@ -112,10 +112,19 @@ class InvocationTable:
     def offer(self, consumers: Iterable[InvocationRecord], turn: Turn) -> None:
         """Tell consumers that one more of their inputs is available."""
         for consumer in consumers:
-            if consumer.phase == "waiting":
-                consumer.blocked -= 1
-                if not consumer.blocked:
-                    self.move(consumer, "ready", turn)
+            if consumer.phase == "waiting" and not consumer.is_saved:
+                self._unblock(consumer, turn)
+
+    def give_room(self, record: InvocationRecord, turn: Turn) -> None:
+        """End the wait of a record for room. Pre: it awaits some."""
+        record.awaits_room = False
+        if record.phase == "waiting":
+            self._unblock(record, turn)
+
+    def _unblock(self, record: InvocationRecord, turn: Turn) -> None:
+        record.blocked -= 1
+        if not record.blocked:
+            self.move(record, "ready", turn)
 
     def take_back(self, consumers: Iterable[InvocationRecord], turn: Turn) -> None:
         """Tell consumers that an input which was available is not any more; running ones are left alone."""
@@ -166,10 +175,10 @@ class InvocationTable:
 
 
 def count_missing(record: InvocationRecord) -> int:
-    """Count the inputs that are not available to a record; one that has a checkpoint lacks nothing."""
+    """Count what a record waits for: inputs, of which one that has a checkpoint needs none, and room."""
     if record.is_saved:
-        return 0
-    missing = sum(1 for need in record.needs if need.phase != "done")
+        return int(record.awaits_room)
+    missing = record.awaits_room + sum(1 for need in record.needs if need.phase != "done")
     if record.overlaps:
         missing += sum(1 for need in record.overlaps if not need.feeds_followers())
     return missing

@@ -26,6 +26,7 @@ from comfyserverless.scheduling.events import (
     InvocationSubmitted,
     ResultsPinned,
     ResultsUnpinned,
+    RoomAwaited,
     RunClosed,
     WorkerJoined,
     WorkerLost,
@@ -61,6 +62,7 @@ class WorldPlan:
     interrupt_ratio: float = 0.0
     foreign_need_ratio: float = 0.0
     starve_ratio: float = 0.0
+    room_ratio: float = 0.0
     step_ratio: float = 0.0
     checkpoint_steps: int | None = 0
     bad_checkpoint_ratio: float = 0.0
@@ -338,6 +340,11 @@ class World:
         elif execution.sources and draw < self.plan.starve_ratio:
             # It saw an end of its input before the control room was told of it.
             self._tell(InvocationFailed(spec.id, worker, timing, self.now_s, "starved", is_starved=True))
+        elif self.plan.room_ratio and self.random.random() < self.plan.room_ratio:
+            self._tell(InvocationFailed(spec.id, worker, timing, self.now_s, "no room", awaits_room=True))
+            self._at(
+                self.random.uniform(0.0, 2.0), lambda: self._tell(RoomAwaited((spec.id,), self.now_s, "room"))
+            )
         elif execution.is_restored and draw < self.plan.bad_checkpoint_ratio:
             self._tell(InvocationFailed(spec.id, worker, timing, self.now_s, "cannot be read"))
         elif draw < self.plan.fail_ratio and not execution.has_lost_input and not execution.is_restored:

@@ -246,6 +246,50 @@ async def test_call_that_found_no_room_runs_again_as_long_as_room_can_be_made() 
     assert bench.started() == ["a", "a"]
 
 
+async def test_call_waits_for_room_that_others_hold_and_runs_again_when_it_is_given_back() -> None:
+    bench = Bench(W0)
+    other = bench.submit("a")
+    bench.finish("a")
+    bench.submit("b")
+    bench.rooms = [False]
+    bench.fail("b", kind=NO_ROOM)
+    bench.submit("c")
+    assert bench.started() == ["a", "b", "c"], "the lane is free meanwhile"
+    bench.finish("c")
+    assert bench.started() == ["a", "b", "c"]
+    bench.dispatcher.unpin([other.invocation], "end")
+    assert bench.freed() == ["t-a"]
+    assert bench.started() == ["a", "b", "c", "b"]
+    bench.finish("b")
+    await asyncio.sleep(0)
+    assert bench.outcomes == {"a": None, "b": None, "c": None}
+
+
+async def test_call_whose_own_inputs_leave_no_room_fails_at_once() -> None:
+    bench = Bench(W0)
+    source = bench.submit("a")
+    bench.finish("a")
+    bench.submit("b", x=source)
+    bench.rooms = [False]
+    bench.fail("b", kind=NO_ROOM)
+    await asyncio.sleep(0)
+    assert isinstance(bench.outcomes["b"], WorkerError)
+
+
+async def test_call_that_waits_for_room_goes_with_its_run() -> None:
+    bench = Bench(W0)
+    bench.submit("a")
+    bench.finish("a")
+    bench.submit("b")
+    bench.rooms = [False]
+    bench.fail("b", kind=NO_ROOM)
+    bench.close("b")
+    bench.dispatcher.unpin([InvocationId("a")], "end")
+    assert bench.freed() == ["t-a"]
+    assert bench.started() == ["a", "b"]
+    assert bench.dispatcher.counts() == {"calls": 0, "results": 0, "tensors": 0, "publications": 0}
+
+
 async def test_poison_call_is_given_up_after_two_lost_workers() -> None:
     bench = Bench()
     output = bench.submit("a")
