@@ -17,12 +17,13 @@ _CLOSE = 8
 
 
 class SocketClient(asyncio.Protocol):
-    """One websocket that counts the messages of each type; `lost` is set when the server ends it."""
+    """One websocket that counts the messages of each type; `is_lost` is set when the server ends it."""
 
     def __init__(self, port: int, client_id: str, counts: Counter[str]) -> None:
         self._counts = counts
         self._buffer = bytearray()
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ended = asyncio.Event()
         self.is_lost = False
         self._is_closing = False
         key = base64.b64encode(os.urandom(16)).decode()
@@ -63,7 +64,9 @@ class SocketClient(asyncio.Protocol):
                 start += width
             if len(buffer) < start + length:
                 break
-            if buffer[at] & 0x0F != _CLOSE:
+            if buffer[at] & 0x0F == _CLOSE:
+                self._transport.close()  # after which `connection_lost` is called
+            else:
                 self._counts[_type_of(bytes(buffer[start : start + 48]))] += 1
             at = start + length
         del buffer[:at]
@@ -71,6 +74,7 @@ class SocketClient(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Note that the server ended it."""
         self.is_lost = not self._is_closing
+        self.ended.set()
         if not self.opened.done():
             self.opened.set_exception(exc or ConnectionError("the server closed the websocket"))
 
@@ -111,24 +115,37 @@ class Requests:
             reader, writer = self._idle.pop()
         else:
             reader, writer = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 20)
-        writer.write(
-            f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\n\r\n".encode()
-            + body
-        )
+        try:
+            answer = await self._ask(reader, writer, _request(self._port, method, path, body))
+        except BaseException:
+            writer.close()
+            raise
+        self._idle.append((reader, writer))
+        return answer
+
+    async def _ask(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes
+    ) -> tuple[int, bytes]:
+        writer.write(request)
         head = (await reader.readuntil(b"\r\n\r\n")).lower()
         status = int(head.split(b" ", 2)[1])
         if b"transfer-encoding: chunked" in head:
-            content = await _read_chunks(reader)
-        else:
-            content = await reader.readexactly(int(head.partition(b"content-length:")[2].split(b"\r\n", 1)[0]))
-        self._idle.append((reader, writer))
-        return status, content
+            return status, await _read_chunks(reader)
+        length = head.partition(b"content-length:")[2].split(b"\r\n", 1)[0]
+        return status, await reader.readexactly(int(length))
 
     def close(self) -> None:
         """End the idle connections."""
         for _, writer in self._idle:
             writer.close()
+
+
+def _request(port: int, method: str, path: str, body: bytes) -> bytes:
+    head = (
+        f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
 
 
 async def _read_chunks(reader: asyncio.StreamReader) -> bytes:

@@ -22,6 +22,9 @@ from comfyserverless.bench.server.process import server
 from comfyserverless.bench.serving import BenchError
 
 BAR_MS = 200.0
+LEAST = 2_000
+"""What is measured takes some hundred prompts from the queue."""
+
 _AT_ONCE = 16
 _SLOW_NODES = 2_000
 _SLOW_SIDE_PX = 1_500
