@@ -16,16 +16,14 @@ from tests.support.client import Client
 from tests.support.parity import compare, workflow_of
 from tests.support.server import RunningServer
 
+pytestmark = pytest.mark.timeout(300)
+
 START = Callable[..., RunningServer]
 CASES = (
     "cn_sd15_batch2_with_lora",
-    "cn_sd15_range_02_07",
     "cn_sdxl_full",
-    "cond_combine",
     "cond_set_mask_default",
-    "cond_timestep_range_gap",
     "inpaint_set_latent_noise_mask",
-    "prompt_sd15_long_150_tokens",
     "sampler_sd15_dpm_adaptive",
     "sampler_sd15_dpmpp_2m_cfg_pp",
 )
