@@ -14,6 +14,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from comfyserverless.bench.server import crash
 from comfyserverless.control.metering.amounts import Amounts, DayKey
 from comfyserverless.control.records import store as store_module
 from comfyserverless.control.records.base import Backend, DatabaseAwayError, Opening, Retention
@@ -249,6 +250,19 @@ def test_password_is_in_no_error(
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     for secret in (PASSWORD, "p@ss:wörd"):
         assert secret not in said
+
+
+@pytest.mark.timeout(900)
+def test_nothing_is_lost_when_servers_and_their_database_are_killed(cluster: Cluster, place: Database) -> None:
+    def crash_for_a_moment() -> None:
+        cluster.crash()
+        time.sleep(0.5)
+        cluster.start()
+
+    found = crash.measure(crash.CrashOptions(kills=4, seed=1, database=place.address), crash_for_a_moment)
+    assert crash.is_clean(found), found
+    assert found["moments"]["database"] > 1
+    assert found["accepted"] > 10
 
 
 def test_server_without_an_address_loads_no_driver_and_one_without_a_driver_names_the_extra(
