@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 import logging
 import subprocess
 import sys
@@ -27,9 +29,11 @@ from comfyserverless.control.records.postgres.link import Link
 from comfyserverless.control.records.store import RecordStore
 from comfyserverless.core.errors import CapacityError, ConfigError
 from comfyserverless.core.ids import DEFAULT_TENANT, PromptId
-from tests.support.postgres import PASSWORD, Cluster, running_cluster
+from tests.support.client import Client
+from tests.support.postgres import PASSWORD, SECRET, Cluster, running_cluster
 from tests.support.records import ids, life, waiting
 from tests.support.records_contract import Place, RecordsContract
+from tests.support.server import RunningServer, ServerOptions
 
 A = PromptId("a")
 ROOT = Path(__file__).parents[2]
@@ -248,8 +252,56 @@ def test_password_is_in_no_error(
     while error is not None:
         said += f"{error!s} {error!r}"
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    for secret in (PASSWORD, "p@ss:wörd"):
+    for secret in (PASSWORD, SECRET):
         assert secret not in said
+
+
+def picture_graph(side_px: int) -> dict[str, Any]:
+    """Return a graph that saves two pictures; large ones take seconds."""
+    size = {"width": side_px, "height": side_px, "batch_size": 2, "color": 255}
+    return {
+        "1": {"class_type": "EmptyImage", "inputs": size},
+        "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}},
+    }
+
+
+@pytest.mark.timeout(300)
+async def test_server_goes_on_while_its_database_is_away_and_tells_nobody_the_password(
+    cluster: Cluster, place: Database, tmp_path: Path
+) -> None:
+    flags = ("--workers", "1", "--database", cluster.new_login(place.name))
+    server = RunningServer.start(ServerOptions(tmp_path / "base", flags=flags))
+    try:
+        async with Client(server.url) as client:
+            await client.wait_for_workers(within_s=120)
+            running = await client.submit(picture_graph(3_000))
+            async with asyncio.timeout(30):
+                while True:
+                    if (await client.get("/queue"))["queue_running"]:
+                        break
+                    await asyncio.sleep(0.02)
+            cluster.crash()
+            status, answer = await client.post("/prompt", {"prompt": picture_graph(32)})
+            assert (status, answer["error"]["type"]) == (503, "capacity")
+            assert "cannot be reached now" in answer["error"]["message"]
+            while not list(server.folder("output").glob("*.part")):  # it has drawn, and cannot name its files
+                assert (await client.get("/queue"))["queue_running"]
+                await asyncio.sleep(0.05)
+            await asyncio.to_thread(cluster.start)
+            history: dict[str, Any] = {}
+            async with asyncio.timeout(60):
+                while running not in history:
+                    await asyncio.sleep(0.1)
+                    with contextlib.suppress(AssertionError):  # a reader may be told 503 once more
+                        history = await client.get("/history")
+            assert history.keys() == {running}
+            assert history[running]["status"]["completed"]
+            assert len(list(server.folder("output").glob("*.png"))) == 2
+            shown = json.dumps([await client.get("/system_stats"), history, answer])
+    finally:
+        server.stop()
+    for secret in (SECRET, PASSWORD, json.dumps(SECRET)[1:-1]):
+        assert secret not in shown + server.log()
 
 
 @pytest.mark.timeout(900)

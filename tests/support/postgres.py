@@ -21,7 +21,10 @@ import pytest
 from tests.support.server import free_port
 
 OWNER = "tester"
-PASSWORD = "p%40ss:wörd"  # in an address; the password itself is p@ss:wörd
+SECRET = "p@ss:wörd"
+PASSWORD = "p%40ss%3Aw%C3%B6rd"
+"""SECRET as it is written in an address."""
+
 _PLACES = "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin"
 _WITHIN_S = 30.0
 
@@ -116,6 +119,12 @@ class Cluster:
         name = f"db{secrets.token_hex(4)}"
         self.admin(f"CREATE DATABASE {name}")
         return name
+
+    def new_login(self, database: str) -> str:
+        """Let somebody else own a database, who needs a password; returns the address with it."""
+        self.admin(f"CREATE ROLE {database} LOGIN PASSWORD '{SECRET}'")
+        self.admin(f"ALTER DATABASE {database} OWNER TO {database}")
+        return f"postgresql://{database}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
 
     def address(self, database: str) -> str:
         """Return the address of a database, by way of the socket: its owner needs no password there."""
