@@ -10,9 +10,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from comfyserverless.bench.server import commands as of_servers
 from comfyserverless.control.files import demo_models_folder
 from comfyserverless.core.errors import ConfigError
 from comfyserverless.demo.places import DEMO_CHECKPOINT, DEMO_CONTROLNET, DEMO_LORA
+from comfyserverless.scheduling.config import POLICY_NAMES
 
 MEASUREMENTS: Mapping[str, str] = {
     "overhead": "the whole server against a plain loop",
@@ -22,6 +24,8 @@ MEASUREMENTS: Mapping[str, str] = {
     "controlnet": "two workers against one, with one and two ControlNets",
     "guidance": "both branches of guidance in one batch against calls of their own, on one worker and two",
     "recovery": "pictures whose workers are killed at random moments",
+    "fairness": "shares and waits of two very uneven tenants, by every policy",
+    **of_servers.MEASUREMENTS,
 }
 _DEFAULT_ROUNDS = {
     "overhead": 9,
@@ -31,6 +35,7 @@ _DEFAULT_ROUNDS = {
     "controlnet": 3,
     "guidance": 3,
     "recovery": 1,
+    "fairness": 1,
 }
 _DEFAULT_STEPS = {
     "overhead": 20,
@@ -40,7 +45,12 @@ _DEFAULT_STEPS = {
     "controlnet": 20,
     "guidance": 20,
     "recovery": 20,
+    "fairness": 40,
 }
+_DEFAULT_SIZE_PX = {"fairness": 64}
+_USUAL_SIZE_PX = 128
+_DEFAULT_SECONDS = 30.0
+_DEFAULT_SIMULATED_SECONDS = 600.0
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -69,7 +79,12 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rounds", type=int, help=f"measured rounds (default: {_shown(_DEFAULT_ROUNDS)})")
     parser.add_argument("--steps", type=int, help=f"denoising steps (default: {_shown(_DEFAULT_STEPS)})")
-    parser.add_argument("--size", type=int, default=128, metavar="PIXELS", help="side of the picture")
+    parser.add_argument(
+        "--size",
+        type=int,
+        metavar="PIXELS",
+        help=f"side of the picture (default: {_USUAL_SIZE_PX}, {_shown(_DEFAULT_SIZE_PX)})",
+    )
     parser.add_argument("--threads", type=int, default=1, help="torch threads, the same on both sides")
     parser.add_argument(
         "--link-gbps",
@@ -80,11 +95,32 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         " (default: one with which loading takes 3 and 8 times as long as computing)",
     )
     _add_recovery_flags(parser)
+    _add_fairness_flags(parser)
+    of_servers.add_flags(parser)
+
+
+def _add_fairness_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--policy",
+        choices=POLICY_NAMES,
+        action="append",
+        help="for `fairness`: one to measure; may be repeated (default: all)",
+    )
+    add(
+        "--seconds",
+        type=float,
+        metavar="S",
+        help=f"for `fairness`: how long each policy is measured (default: {_DEFAULT_SECONDS:g},"
+        f" simulated {_DEFAULT_SIMULATED_SECONDS:g}); for `serve`: how long prompts are sent (default: 60)",
+    )
+    add("--slack", type=float, default=0.5, metavar="S", help="for `fairness`: as of `serve` (%(default)s)")
+    add("--simulated", action="store_true", help="for `fairness`: on a virtual clock, without a server")
 
 
 def _add_recovery_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--kills", type=int, default=20, help="workers to kill, for `recovery` (default: %(default)s)")
+    add("--kills", type=int, default=20, help="kills, for `recovery` and `crash` (default: %(default)s)")
     add("--workers", type=int, default=2, help="for `recovery` (default: %(default)s)")
     add(
         "--checkpoint-steps",
@@ -105,7 +141,10 @@ def run(arguments: argparse.Namespace, _argv: Sequence[str]) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     name: str = arguments.measurement
+    if name in of_servers.MEASUREMENTS:
+        return of_servers.run(arguments)
     arguments.rounds = _DEFAULT_ROUNDS[name] if arguments.rounds is None else arguments.rounds
+    arguments.size = _DEFAULT_SIZE_PX.get(name, _USUAL_SIZE_PX) if arguments.size is None else arguments.size
     arguments.steps = _DEFAULT_STEPS[name] if arguments.steps is None else arguments.steps
     for flag in ("rounds", "steps", "size", "threads", "kills", "workers", "checkpoint_steps"):
         if getattr(arguments, flag) < 1:
@@ -114,6 +153,8 @@ def _run(arguments: argparse.Namespace) -> int:
         raise ConfigError("--link-gbps must be 0 or more")
     if name == "load":
         return _run_apart(arguments, {"link_gbps": arguments.link_gbps})
+    if name == "fairness" and arguments.simulated:
+        return _simulate_fairness(arguments)
     checkpoint = _file("--checkpoint", arguments.checkpoint)
     if name in _OVER_HTTP:
         return _OVER_HTTP[name](arguments, checkpoint)
@@ -186,12 +227,47 @@ def _run_recovery(arguments: argparse.Namespace, checkpoint: Path) -> int:
     return 0 if result["completed"] == result["identical"] == result["kills"] else 1
 
 
+def _run_fairness(arguments: argparse.Namespace, checkpoint: Path) -> int:
+    from comfyserverless.bench.fairness.measure import FairnessOptions, measure
+    from comfyserverless.bench.fairness.results import is_as_promised, show
+    from comfyserverless.bench.workload import Workload
+
+    policies, seconds = _fairness_span(arguments)
+    workload = Workload(checkpoint, arguments.steps, arguments.size, arguments.threads)
+    options = FairnessOptions(workload, policies, arguments.slack, seconds)
+    result = measure(options, lambda line: print(line, file=sys.stderr, flush=True))
+    show(result)
+    return 0 if is_as_promised(result) else 1
+
+
+def _simulate_fairness(arguments: argparse.Namespace) -> int:
+    from comfyserverless.bench.fairness.results import is_as_promised, show
+    from comfyserverless.bench.fairness.simulated import play
+
+    policies, seconds = _fairness_span(arguments)
+    result = play(policies, arguments.slack, seconds)
+    show(result)
+    return 0 if is_as_promised(result) else 1
+
+
+def _fairness_span(arguments: argparse.Namespace) -> tuple[Sequence[str], float]:
+    """Return the policies to measure, and for how long. Raises ConfigError."""
+    default_s = _DEFAULT_SIMULATED_SECONDS if arguments.simulated else _DEFAULT_SECONDS
+    seconds = default_s if arguments.seconds is None else arguments.seconds
+    if not 0 < seconds < float("inf"):
+        raise ConfigError("--seconds must be more than 0")
+    if not 0 <= arguments.slack < float("inf"):
+        raise ConfigError("--slack must be 0 or more")
+    return list(dict.fromkeys(arguments.policy or POLICY_NAMES)), seconds
+
+
 #: measurements of whole servers, which are processes of their own anyway
 _OVER_HTTP: Mapping[str, Callable[[argparse.Namespace, Path], int]] = {
     "overhead": _run_overhead,
     "controlnet": _run_controlnet,
     "guidance": _run_guidance,
     "recovery": _run_recovery,
+    "fairness": _run_fairness,
 }
 
 

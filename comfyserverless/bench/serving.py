@@ -28,11 +28,13 @@ class BenchError(ComfyServerlessError):
 
 
 @contextmanager
-def served(folder: Path, flags: Sequence[str], threads: int, workers: int = 1) -> Iterator[str]:
+def served(
+    folder: Path, flags: Sequence[str], threads: int, workers: int = 1, token: str = ""
+) -> Iterator[str]:
     """Serve from a base directory on a free port; yields the URL once its workers are ready, ends it after.
 
-    flags: more flags of `serve`; threads: of torch, in each worker. Its log is `server.log` in the folder.
-    Raises BenchError.
+    flags: more flags of `serve`; threads: of torch, in each worker; token: of an operator, if the flags give it
+    accounts. Its log is `server.log` in the folder. Raises BenchError.
     """
     port = free_port()
     command = [sys.executable, "-m", "comfyserverless", "serve", "--port", str(port)]
@@ -40,7 +42,8 @@ def served(folder: Path, flags: Sequence[str], threads: int, workers: int = 1) -
     log = folder / "server.log"
     with log.open("w") as out, running(command, threads, out) as process:
         url = f"http://127.0.0.1:{port}"
-        _wait_ready(url, process, log, workers)
+        look = urllib.request.Request(f"{url}/comfyserverless/workers", headers=_access(token))
+        _wait_ready(look, process, log, workers)
         yield url
 
 
@@ -76,11 +79,15 @@ def tidy_at_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _wait_ready(url: str, process: subprocess.Popen[str], log: Path, workers: int) -> None:
+def _access(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def _wait_ready(look: urllib.request.Request, process: subprocess.Popen[str], log: Path, workers: int) -> None:
     deadline_s = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline_s and process.poll() is None:
         try:
-            with urllib.request.urlopen(f"{url}/comfyserverless/workers", timeout=5) as answer:
+            with urllib.request.urlopen(look, timeout=5) as answer:
                 states = [worker["state"] for worker in json.load(answer)["workers"]]
                 if states.count("ready") >= workers:
                     return

@@ -57,6 +57,10 @@ class WorkerConfig:
     log_format: str = "text"
 
 
+GRACE_S = 2.0
+"""How long a tenant may be without work and not count as away."""
+
+
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
     """What the control room needs to run.
@@ -77,7 +81,7 @@ class EngineConfig:
     folders: Folders
     worker: WorkerConfig = field(default_factory=WorkerConfig)
     slack_s: float = 2.0
-    grace_s: float = 2.0
+    grace_s: float = GRACE_S
     policy: str = "vtime"
     cache: str = "classic"
     cache_lru_entries: int = 0
