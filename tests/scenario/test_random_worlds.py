@@ -35,6 +35,7 @@ _plans = st.builds(
     policy=st.sampled_from(("vtime", *POLICY_NAMES)),
     priority_ratio=_ratios,
     reweigh_ratio=_ratios,
+    grace_s=st.sampled_from((0.0, 2.0)),
 )
 _calm_plans = st.builds(
     WorldPlan,
@@ -52,6 +53,7 @@ _calm_plans = st.builds(
     policy=st.sampled_from(("vtime", *POLICY_NAMES)),
     priority_ratio=_ratios,
     reweigh_ratio=_ratios,
+    grace_s=st.sampled_from((0.0, 2.0)),
 )
 _patient = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

@@ -70,6 +70,7 @@ class WorldPlan:
     policy: PolicyName = "vtime"
     priority_ratio: float = 0.0
     reweigh_ratio: float = 0.0
+    grace_s: float = 0.0
 
 
 @dataclass
@@ -114,6 +115,7 @@ class World:
         self.weights: dict[TenantId, float] = {}
         self.config = SchedulingConfig(
             slack_s=plan.slack_s,
+            grace_s=plan.grace_s,
             max_attempts=plan.max_attempts,
             checkpoint_steps=plan.checkpoint_steps,
             overlap_callbacks=plan.callback_ratio > 0,

@@ -2,8 +2,8 @@
 
 A tenant has as many runs open as there are workers, and all tenants have them side by side. A prompt with a
 higher priority than everything that its tenant has running begins at once: its invocations then go before
-theirs. With the policy `fifo` there are as many runs open as workers over all tenants, in order of arrival, as
-on a server with one queue.
+theirs; a few such may be open at a time, since each keeps results in memory. With the policy `fifo` there are
+as many runs open as workers over all tenants, in order of arrival, as on a server with one queue.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from comfyserverless.scheduling.config import PolicyName
+
+MOST_URGENT = 4
+"""So many runs more than there are workers a tenant may have open, if each is more urgent than those before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,4 +41,4 @@ def most_running(line: Line, policy: PolicyName, slots: int, running_of_all: int
     """Return how many runs a tenant may have open now. slots: how many workers there are."""
     if is_one_queue(policy):
         return line.running + max(0, slots - running_of_all)
-    return max(slots, line.running + 1) if line.is_urgent() else slots
+    return slots + MOST_URGENT if line.is_urgent() else slots
