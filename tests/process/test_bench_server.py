@@ -1,0 +1,56 @@
+"""Prove that the measurements of servers run, and count what they claim."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.timeout(600)
+
+
+def bench(*flags: str) -> dict[str, Any]:
+    """Run `comfyserverless bench` with flags; returns the last line of its output."""
+    command = [sys.executable, "-m", "comfyserverless", "bench", *flags]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.stdout, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+@pytest.mark.parametrize("graph", ["new", "cached"])
+def test_clients_are_told_of_all_their_prompts(graph: str) -> None:
+    found = bench("serve", "--clients", "30", "--rate", "20", "--seconds", "3", "--graph", graph)
+    assert (found["bench"], found["graph"], found["clients"]) == ("serve", graph, 30)
+    assert (found["errors"], found["clients_cut_off"], found["ws_lost"]) == (0, 0, 0)
+    assert found["ws_kinds"]["execution_success"] == 60
+    assert 0 < found["p50_ms"] <= found["p99_ms"] <= found["most_ms"]
+    assert (found["workers_cpu_ms_per_prompt"] > 0.3) is (graph == "new")
+
+
+def test_long_queue_is_listed_and_changed_within_a_moment() -> None:
+    found = bench("serve", "--queue", "3000")
+    assert found["queue"] == 3000
+    assert {"list", "cancel", "delete_some", "move_to_front", "clear"} <= found["worst_ms"].keys()
+    assert found["slowest_ms"] < 3_000, "the bar is 200 ms for 10,000 on a quiet machine"
+
+
+def test_nothing_is_lost_when_the_server_is_killed() -> None:
+    found = bench("crash", "--kills", "3", "--seed", "5")
+    assert (found["bench"], found["kills"], found["integrity"]) == ("crash", 3, "ok")
+    assert (found["lost"], found["duplicated_outputs"], found["missing_outputs"]) == (0, 0, 0)
+    assert (found["foreign_outputs"], found["failed"]) == (0, 0)
+    assert found["accepted"] > 10
+
+
+def test_more_clients_than_files_may_be_open_are_refused_with_a_reason() -> None:
+    command = f"ulimit -Hn 600; {sys.executable} -m comfyserverless bench serve --clients 500"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 2
+    assert "500 clients need 1512 open files, and this user may have 600" in done.stderr
