@@ -192,3 +192,18 @@ def test_a_call_that_holds_its_lane_for_long_and_then_kills_its_worker_pays_for_
     story.lose("w", silent_s=1.5)
     assert story.v_time_s("A") == 58.5
     assert story.services[0].charged_s == 58.5
+
+
+def test_a_changed_weight_holds_within_a_second_also_for_who_waits_all_the_time() -> None:
+    weights = {TenantId("A"): 0.001}
+    story = Story(tenant_weights=weights)
+    story.submit("A0", run="A0")
+    story.join()
+    for index in range(6):
+        story.submit(f"A{index + 1}", run=f"A{index + 1}")
+        story.submit(f"B{index}", run=f"B{index}", tenant="B")
+    story.now_s = 0.9
+    assert story.finish("A0") == [start("B0")]
+    weights[TenantId("A")] = 1.0
+    story.now_s = 1.9
+    assert story.finish("B0") == [start("A1")], "it is one second ahead now, and no thousand"
