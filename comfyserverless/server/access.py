@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -21,7 +20,7 @@ from comfyserverless.control.accounts.book import AccountBook
 from comfyserverless.control.accounts.sessions import LIFETIME_S, Sessions
 from comfyserverless.control.accounts.throttle import LoginThrottle
 from comfyserverless.core.ids import DEFAULT_TENANT, TenantId
-from comfyserverless.server.border import Handler, Signal, problem
+from comfyserverless.server.border import Handler, Signal, place_of, problem
 from comfyserverless.server.observing.scraping import Scraper
 
 _log = logging.getLogger(__name__)
@@ -94,7 +93,10 @@ class Gate:
         site = headers.get("Sec-Fetch-Site")
         if site is not None:
             return site not in ("same-origin", "none")
-        return origin is not None and urlsplit(origin).netloc != headers.get("Host")
+        if origin is None:
+            return False
+        place = place_of(origin)
+        return place[0] is None or place != place_of(f"//{headers.get('Host', '')}")
 
     def wait_s(self, address: str) -> float:
         """Return how long an address has to wait before it may try another login."""

@@ -14,6 +14,7 @@ from comfyserverless.core.config import ServerConfig
 from comfyserverless.core.ids import TenantId
 from comfyserverless.server import border
 from comfyserverless.server.access import Gate, access_guard, private_headers, request_limit
+from comfyserverless.server.ending import watch
 from comfyserverless.server.journal import Journal
 from comfyserverless.server.keys import CONFIG, ENGINE, GATE, HUB, LOGS, REQUESTS, TENANTS, WEB_FOLDERS
 from comfyserverless.server.logs import LogTape, log_message
@@ -41,7 +42,6 @@ from comfyserverless.server.webhooks import wiring as webhooks
 if TYPE_CHECKING:
     from comfyserverless.control.engine import Engine
 
-_ACCOUNTS_EVERY_S = 2.0
 _TWINNED = (prompts, media, uploads, catalog, userdata, settings, page, library, system, usage, dashboard)
 
 
@@ -68,7 +68,7 @@ def build_app(
     if gate is not None:
         app[GATE] = gate
         app.add_routes(login.ROUTES)
-        app.cleanup_ctx.append(_watch_accounts)
+        app.cleanup_ctx.append(watch.follow)
     app.add_routes([*health.ROUTES, *jobs.ROUTES, *system.INTERNAL_ROUTES, *page.ASSET_ROUTES])
     app.add_routes([*dashboard.PAGE_ROUTES, *library.FILE_ROUTES, *page.FILE_ROUTES])
     app.cleanup_ctx.append(_fan_out)
@@ -108,25 +108,6 @@ async def _fan_out(app: web.Application) -> AsyncIterator[None]:
     logs.listen(None)
     for unsubscribe in ways_out:
         unsubscribe()
-
-
-async def _watch_accounts(app: web.Application) -> AsyncIterator[None]:
-    """Stop what belongs to accounts that end while the server runs."""
-    task = asyncio.create_task(_stop_ended(app), name="accounts-watch")
-    yield
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    app[GATE].close()
-
-
-async def _stop_ended(app: web.Application) -> None:
-    book, engine, hub = app[GATE].book, app[ENGINE], app[HUB]
-    while True:
-        await asyncio.sleep(_ACCOUNTS_EVERY_S)
-        for tenant in {*engine.busy_tenants(), *hub.tenants()}:
-            if book.find(tenant) is None:
-                engine.stop_tenant(tenant)
-                hub.cut_off(tenant)
 
 
 async def _close_sockets(app: web.Application) -> None:

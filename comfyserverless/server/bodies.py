@@ -7,10 +7,12 @@ or absurdly nested JSON raises BodyError, which the error border answers with 40
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import msgspec
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from comfyserverless.control.records.packed import to_json
 from comfyserverless.core.errors import PromptError
@@ -85,6 +87,14 @@ async def read_object(request: web.Request, *, may_be_empty: bool = False) -> di
     if not isinstance(body, dict):
         raise BodyError(f"Expected a JSON object, got {json_kind(body)}")
     return body
+
+
+async def read_form(request: web.Request) -> Mapping[str, Any]:
+    """Return the fields of a form, of either kind. Raises BodyError if it is malformed."""
+    try:
+        return await request.post()
+    except (ValueError, LookupError, RuntimeError, AssertionError, HttpProcessingError) as exc:
+        raise BodyError("The form is malformed") from exc
 
 
 def encode_json(value: Any) -> bytes:

@@ -112,18 +112,19 @@ def is_foreign(headers: Mapping[str, str]) -> bool:
     origin = headers.get("Origin")
     if origin is None:
         return False
-    host_name, host_port = _split_host(f"//{headers.get('Host', '')}")
+    host_name, host_port = place_of(f"//{headers.get('Host', '')}")
     if host_name is None:
         return True
     if not _is_this_machine(host_name):
         return False
-    origin_name, origin_port = _split_host(origin)
+    origin_name, origin_port = place_of(origin)
     if host_name != origin_name:
         return True
     return host_port is not None and origin_port is not None and host_port != origin_port
 
 
-def _split_host(url: str) -> tuple[str | None, int | None]:
+def place_of(url: str) -> tuple[str | None, int | None]:
+    """Return host and port of an address; (None, None) for what is none."""
     try:
         parts = urlsplit(url)
         return parts.hostname, parts.port

@@ -19,6 +19,7 @@ from aiohttp import web
 
 from comfyserverless.control.accounts.book import AccountBook
 from comfyserverless.control.accounts.database import AccountDatabase
+from comfyserverless.control.accounts.sessions import BUSY_S
 from comfyserverless.control.accounts.source import AccountFile
 from comfyserverless.control.accounts.tenants import Tenants
 from comfyserverless.control.engine import Engine
@@ -95,7 +96,7 @@ def open_accounts(config: ServerConfig) -> AccountBook | None:
     if config.tenants_file is not None:
         return AccountBook(AccountFile(config.tenants_file))
     if config.accounts is not None:
-        return AccountBook(AccountDatabase(config.accounts))
+        return AccountBook(AccountDatabase(config.accounts, wait_s=BUSY_S))
     return None
 
 

@@ -79,14 +79,14 @@ class Backlog:
 
 
 class Socket:
-    """One open websocket: its id, what its page understands, and its writer."""
+    """One open websocket: its id, who opened it, what its page understands, and its writer."""
 
     def __init__(
         self, sid: str, tenant: TenantId, request: web.Request, connection: web.WebSocketResponse
     ) -> None:
         self.sid = sid
         self.tenant = tenant
-        self._request = request
+        self.request = request
         self.flags: Mapping[str, Any] = {}
         self.connection = connection
         self._backlog = Backlog()
@@ -119,7 +119,7 @@ class Socket:
 
     def abort(self) -> None:
         """Cut the connection at once: the writer may be waiting for a peer that never reads."""
-        if (transport := self._request.transport) is not None:
+        if (transport := self.request.transport) is not None:
             transport.abort()
 
     async def write(self) -> None:
@@ -193,6 +193,16 @@ class SocketHub:
     def count(self) -> int:
         """Return how many sockets are open."""
         return len(self._writers)
+
+    def limit_log_reader(self, socket: Socket) -> None:
+        """Give a socket that gets all console lines only its tenant's from now on."""
+        key = (socket.tenant, socket.sid)
+        if key in self._log_readers:
+            self._log_readers[key] = socket.tenant
+
+    def sockets(self) -> list[Socket]:
+        """List the open sockets."""
+        return list(self._writers)
 
     def tenants(self) -> set[TenantId]:
         """Return the tenants with an open socket."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import math
 import re
 import secrets
 from dataclasses import dataclass, field
@@ -20,6 +19,12 @@ TOKEN_PREFIX = "csl_"
 _TOKEN_BYTES = 32
 _DIGEST_BYTES = 32
 _SHOWN_DIGITS = 12
+MOST = 2**53
+"""The largest limit: what every number that a limit passes through (SQLite's, JSON's) holds exactly."""
+
+WEIGHTS = (1e-6, 1e6)
+"""The smallest and largest weight: service divided by one stays a number that can be told from another."""
+
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
@@ -44,7 +49,8 @@ class Limits:
 
     max_queued: prompts that wait; max_running: prompts that run at once (more wait); max_request_bytes: body
     of one request, on top of the server's own limit; max_gpu_s_per_day: seconds of service in GPU lanes on one
-    UTC day, whatever the weight. Raises ConfigError for a value below 1, and for seconds that are not above 0.
+    UTC day, whatever the weight. Raises ConfigError for a value below 1 or above MOST, and for seconds that are
+    not above 0.
     """
 
     max_queued: int | None = None
@@ -55,12 +61,12 @@ class Limits:
     def __post_init__(self) -> None:
         for name in ("max_queued", "max_running", "max_request_bytes"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} is {value!r}; allowed: 1 or more, or nothing for no limit")
+            if value is not None and not 1 <= value <= MOST:
+                raise ConfigError(f"{name} is {value!r}; allowed: 1 to {MOST}, or nothing for no limit")
         day_s = self.max_gpu_s_per_day
-        if day_s is not None and not (math.isfinite(day_s) and day_s > 0):
+        if day_s is not None and not 0 < day_s <= MOST:
             raise ConfigError(
-                f"max_gpu_s_per_day is {day_s!r}; allowed: a finite number above 0, or nothing for no limit"
+                f"max_gpu_s_per_day is {day_s!r}; allowed: above 0 and up to {MOST}, or nothing for no limit"
             )
 
 
@@ -87,9 +93,10 @@ class Account:
                 f"tenant name {self.tenant!r}: allowed are up to 63 lower-case letters, digits, _ and -,"
                 " beginning with a letter or digit"
             )
-        if not (math.isfinite(self.weight) and self.weight > 0):
+        least, most = WEIGHTS
+        if not least <= self.weight <= most:
             raise ConfigError(
-                f"weight of tenant {self.tenant!r} is {self.weight!r}; allowed: a finite number above 0"
+                f"weight of tenant {self.tenant!r} is {self.weight!r}; allowed: {least:f} to {most:.0f}"
             )
         if any(len(digest) != _DIGEST_BYTES for digest in self.tokens):
             raise ConfigError(f"tenant {self.tenant!r}: a token digest is not a SHA-256 digest")

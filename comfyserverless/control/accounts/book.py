@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Hashable
 
 from comfyserverless.control.accounts.account import Account, token_digest
@@ -11,6 +12,9 @@ from comfyserverless.core.errors import ConfigError
 from comfyserverless.core.ids import TenantId
 
 _log = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S = 1.0
+"""How long after a failure the accounts are left as they were: a failure may take its time."""
 
 _MAX_TOKEN_CHARS = 1024
 _START_BYTES = 4
@@ -25,19 +29,32 @@ class AccountBook:
         self._accounts: Accounts = source.read()
         #: start of a digest -> the accounts with such a token; the rest is compared in constant time.
         self._by_start: dict[bytes, list[Account]] = {}
+        #: when the next look may be, monotonic; what the last one failed of, None if it did not
+        self._next_look_s = 0.0
+        self._failure: str | None = None
         self._index()
 
     def accounts(self) -> Accounts:
         """Return all accounts; if they cannot be read any more, as they were."""
+        if self._failure is not None and time.monotonic() < self._next_look_s:
+            return self._accounts
         try:
-            version = self._source.version()
-            if version != self._version:
-                self._version = version
-                self._accounts = self._source.read()
-                self._index()
-        except ConfigError:
-            _log.exception("The accounts cannot be read; they stay as they were")
+            self._look()
+        except ConfigError as exc:
+            self._next_look_s = time.monotonic() + _LOOK_AGAIN_S
+            if str(exc) != self._failure:
+                self._failure = str(exc)
+                _log.error("The accounts cannot be read; they stay as they were: %s", exc)
+        else:
+            self._failure = None
         return self._accounts
+
+    def _look(self) -> None:
+        version = self._source.version()
+        if version != self._version:
+            self._accounts = self._source.read()
+            self._version = version
+            self._index()
 
     def find(self, tenant: TenantId) -> Account | None:
         """Return an account that is not disabled."""

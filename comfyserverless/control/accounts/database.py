@@ -19,7 +19,9 @@ from comfyserverless.core.errors import ConfigError
 from comfyserverless.core.ids import TenantId
 
 FILE_NAME = "accounts.sqlite3"
-_BUSY_S = 5.0
+WAIT_S = 5.0
+"""How long others that use the file are waited for."""
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS accounts (
     tenant TEXT PRIMARY KEY, weight REAL NOT NULL, max_queued INTEGER, max_running INTEGER,
@@ -50,16 +52,20 @@ def has_accounts(path: Path) -> bool:
 
 
 class AccountDatabase:
-    """Own the connection to one accounts file, made if it is missing. Raises ConfigError if it cannot be."""
+    """Own the connection to one accounts file, made if it is missing. Raises ConfigError if it cannot be.
 
-    def __init__(self, path: Path) -> None:
+    wait_s: how long every call may wait for others that write to the file.
+    """
+
+    def __init__(self, path: Path, wait_s: float = WAIT_S) -> None:
         self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-            self._connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+            self._connection = sqlite3.connect(path, timeout=WAIT_S, isolation_level=None)
             self._connection.executescript(_SCHEMA)
             self._add_columns()
+            self._connection.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
         except (OSError, sqlite3.Error) as exc:
             raise ConfigError(f"The accounts file {path} cannot be used: {exc}") from exc
 

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from comfyserverless.control.accounts.account import Account, Limits
+from comfyserverless.control.accounts.account import MOST, Account, Limits, token_label
 from comfyserverless.core.errors import ConfigError
 from comfyserverless.core.ids import TenantId
 
@@ -64,19 +64,35 @@ class AccountFile:
             data = tomllib.loads(self._path.read_text(encoding="utf-8"))
         except OSError as exc:
             raise ConfigError(f"--tenants {self._path}: {exc.strerror}") from exc
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        except ValueError as exc:  # of TOML, of UTF-8, or of a number with thousands of digits
             raise ConfigError(f"--tenants {self._path}: {exc}") from exc
+        except RecursionError as exc:
+            raise ConfigError(f"--tenants {self._path}: it is nested too deep") from exc
         unknown = sorted(data.keys() - {"tenants"})
         if unknown:
             raise ConfigError(f"--tenants {self._path}: unknown tables {', '.join(unknown)}; known: tenants")
         tables = data.get("tenants", {})
         if not isinstance(tables, dict):
             raise ConfigError(f"--tenants {self._path}: `tenants` must hold one table per tenant")
+        if not tables:  # as a file is for a moment that an editor writes anew
+            raise ConfigError(f"--tenants {self._path}: there is no tenant in it")
         try:
             accounts = [_account(TenantId(name), table) for name, table in tables.items()]
+            _check_tokens(accounts)
         except ConfigError as exc:
             raise ConfigError(f"--tenants {self._path}: {exc}") from exc
         return {account.tenant: account for account in accounts}
+
+
+def _check_tokens(accounts: list[Account]) -> None:
+    """Refuse a token of two tenants: it would be the first one's, whoever uses it. Raises ConfigError."""
+    holders: dict[bytes, TenantId] = {}
+    for account in accounts:
+        for digest in account.tokens:
+            holder = holders.setdefault(digest, account.tenant)
+            if holder != account.tenant:
+                label = token_label(digest)
+                raise ConfigError(f"tenants {holder!r} and {account.tenant!r} have the same token {label}")
 
 
 def _account(tenant: TenantId, table: Any) -> Account:
@@ -113,6 +129,8 @@ def _value(
         raise ConfigError(
             f"tenant {tenant!r}: {key} is {value!r}; allowed: {' or '.join(kind.__name__ for kind in kinds)}"
         )
+    if isinstance(value, (int, float)) and not abs(value) <= MOST:
+        raise ConfigError(f"tenant {tenant!r}: {key} is no number up to {MOST}")
     return value
 
 

@@ -8,6 +8,7 @@ import math
 from aiohttp import web
 
 from comfyserverless.server.access import COOKIE, LOGIN_PATH, has_identity, identity_of, set_session
+from comfyserverless.server.bodies import read_form
 from comfyserverless.server.keys import GATE
 
 _HEADERS = {
@@ -77,12 +78,12 @@ async def log_in(request: web.Request) -> web.Response:
     gate, address = request.app[GATE], request.remote or ""
     if gate.is_from_elsewhere(request.headers):
         return _log_in_page("This form was sent by another site.", 403)
-    wait_s = gate.wait_s(address)
+    token = (await read_form(request)).get("token")
+    wait_s = gate.wait_s(address)  # looked at last: while a form arrives others fail
     if wait_s > 0:
         answer = _log_in_page("Too many failed logins. Try again in a minute.", 429)
         answer.headers["Retry-After"] = str(math.ceil(wait_s))
         return answer
-    token = (await request.post()).get("token")
     session = gate.log_in(token.strip(), address) if isinstance(token, str) else None
     if session is None:
         return _log_in_page("This token is not valid.", 401)

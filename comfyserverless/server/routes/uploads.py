@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
-from aiohttp.http import HttpProcessingError
 
 from comfyserverless.control.files import FolderPaths
-from comfyserverless.server.bodies import BodyError, json_response, parse_json
+from comfyserverless.server.bodies import BodyError, json_response, parse_json, read_form
 from comfyserverless.server.disk import is_file, is_text, resolve_inside, write_file
 from comfyserverless.server.keys import files_of
 from comfyserverless.server.pictures import in_picture_thread, with_alpha_of
@@ -119,14 +119,11 @@ async def upload_mask(request: web.Request) -> web.Response:
     return _answer(upload, await asyncio.to_thread(store, upload, content))
 
 
-async def _form(request: web.Request) -> Any:
+async def _form(request: web.Request) -> Mapping[str, Any]:
     """Read a multipart form. Raises BodyError if it is none."""
     if not request.content_type.startswith("multipart/"):
         raise BodyError("Expected a multipart form")
-    try:
-        return await request.post()
-    except (ValueError, LookupError, RuntimeError, AssertionError, HttpProcessingError) as exc:
-        raise BodyError("The multipart form is malformed") from exc
+    return await read_form(request)
 
 
 ROUTES = (

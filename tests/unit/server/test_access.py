@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +12,7 @@ from aiohttp.test_utils import TestClient
 
 from comfyserverless.control.accounts.account import Account, Limits, new_token, token_digest
 from comfyserverless.control.accounts.book import AccountBook
+from comfyserverless.control.accounts.throttle import MAX_FAILURES
 from comfyserverless.control.views import QueueChanged, RunStatus
 from comfyserverless.core.ids import TenantId
 from comfyserverless.server.access import COOKIE
@@ -100,6 +103,8 @@ async def test_logged_in_person_is_told_as_whom_and_can_leave(guarded: Client) -
         ({"Sec-Fetch-Site": "same-site"}, 401),
         ({"Origin": "http://other.example:80"}, 401),
         ({"Origin": "null"}, 401),
+        ({"Origin": "http://["}, 401),
+        ({"Origin": "http://server.example:99999"}, 401),
     ],
 )
 async def test_other_sites_cannot_use_a_session_to_change_anything(
@@ -113,9 +118,46 @@ async def test_other_sites_cannot_use_a_session_to_change_anything(
 
 
 async def test_login_form_of_another_site_is_refused(guarded: Client) -> None:
-    headers = {"Host": "server.example", "Origin": "http://evil.example"}
-    answer = await log_in(guarded, "alice", headers=headers)
-    assert (answer.status, COOKIE in answer.cookies) == (403, False)
+    for origin in ("http://evil.example", "http://["):
+        headers = {"Host": "server.example", "Origin": origin}
+        answer = await log_in(guarded, "alice", headers=headers)
+        assert (answer.status, COOKIE in answer.cookies) == (403, False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/x-www-form-urlencoded; charset=none", b"token=x"),
+        ("multipart/form-data", b"token=x"),
+        ("multipart/form-data; boundary=a", b"token=x"),
+        ("multipart/form-data; boundary=a", b"--a\r\n\r\nx\r\n--a--"),
+        (
+            "multipart/form-data; boundary=a",
+            b'--a\r\nContent-Disposition: form-data; name="token"\r\n'
+            b"Content-Transfer-Encoding: x\r\n\r\nx\r\n--a--",
+        ),
+    ],
+)
+async def test_broken_login_form_is_the_fault_of_its_sender(guarded: Client, kind: str, body: bytes) -> None:
+    answer = await guarded.post("/login", data=body, headers={"Content-Type": kind})
+    assert answer.status == 400
+
+
+async def test_forms_that_are_sent_slowly_do_not_get_around_the_pause(guarded: Client) -> None:
+    """All arrive before any of them has failed, and end afterwards."""
+    go = asyncio.Event()
+
+    async def slowly() -> AsyncIterator[bytes]:
+        yield b"token="
+        await go.wait()
+        yield b"wrong"
+
+    kind = {"Content-Type": "application/x-www-form-urlencoded"}
+    tries = [asyncio.create_task(guarded.post("/login", data=slowly(), headers=kind)) for _ in range(15)]
+    await asyncio.sleep(0.2)
+    go.set()
+    statuses = [answer.status for answer in await asyncio.gather(*tries)]
+    assert (statuses.count(401), statuses.count(429)) == (MAX_FAILURES, 15 - MAX_FAILURES)
 
 
 async def test_configured_origin_may_use_sessions(start_client: StartClient, source: FixedAccounts) -> None:
@@ -164,7 +206,7 @@ async def test_login_form_of_any_size_is_not_read(guarded: Client) -> None:
 async def test_work_of_an_account_that_ended_is_stopped(
     start_client: StartClient, engine: FakeEngine, source: FixedAccounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("comfyserverless.server.app._ACCOUNTS_EVERY_S", 0.01)
+    monkeypatch.setattr("comfyserverless.server.ending.watch.EVERY_S", 0.01)
     guarded = await start_client(book=AccountBook(source))
     await guarded.post("/prompt", json={"prompt": {}}, headers=bearer("alice"))
     await guarded.post("/prompt", json={"prompt": {}}, headers=bearer("bob"))

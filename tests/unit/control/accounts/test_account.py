@@ -28,19 +28,20 @@ def test_name_that_is_no_safe_folder_is_refused(name: str) -> None:
         Account(TenantId(name))
 
 
-@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf")])
-def test_weight_is_finite_and_above_zero(weight: float) -> None:
+@pytest.mark.parametrize("weight", [0.0, -1.0, float("nan"), float("inf"), 1e-320, 1e308, 10**400])
+def test_weight_is_a_number_that_service_can_be_divided_by(weight: float) -> None:
     with pytest.raises(ConfigError, match="weight"):
         Account(TenantId("a"), weight=weight)
 
 
 @pytest.mark.parametrize("field", ["max_queued", "max_running", "max_request_bytes"])
 def test_limit_of_nothing_is_refused(field: str) -> None:
-    with pytest.raises(ConfigError, match=field):
-        Limits(**{field: 0})
+    for value in (0, 2**63, 10**400):
+        with pytest.raises(ConfigError, match=field):
+            Limits(**{field: value})
 
 
-@pytest.mark.parametrize("day_s", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("day_s", [0.0, -1.0, float("nan"), float("inf"), 10**400])
 def test_seconds_per_day_are_finite_and_above_zero(day_s: float) -> None:
     with pytest.raises(ConfigError, match="max_gpu_s_per_day"):
         Limits(max_gpu_s_per_day=day_s)

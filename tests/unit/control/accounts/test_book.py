@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
 
 import pytest
@@ -50,3 +51,25 @@ def test_accounts_that_cannot_be_read_any_more_stay_as_they_were(caplog: pytest.
     with caplog.at_level(logging.ERROR):
         assert book.authenticate(TOKEN) == ALICE
     assert "half written" in caplog.text
+
+
+def test_change_that_could_not_be_read_is_seen_once_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: clock)
+    source = FixedAccounts(ALICE)
+    book = AccountBook(source)
+    source.change(BOB)
+    read, looks = source.read, 0
+
+    def fail() -> Accounts:
+        nonlocal looks
+        looks += 1
+        raise ConfigError("database is locked")
+
+    monkeypatch.setattr(source, "read", fail)
+    for _ in range(5):
+        assert book.authenticate(TOKEN) == ALICE
+    assert looks == 1  # a look that fails may take its time
+    monkeypatch.setattr(source, "read", read)
+    clock += 1.0
+    assert book.authenticate(TOKEN) is None

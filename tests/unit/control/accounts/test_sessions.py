@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from pathlib import Path
+
+import pytest
 
 from comfyserverless.control.accounts.account import token_digest
 from comfyserverless.control.accounts.sessions import LIFETIME_S, MAX_PER_TOKEN, Sessions
+from comfyserverless.core.errors import CapacityError
 
 TOKEN = token_digest("token")
 
@@ -45,3 +50,24 @@ def test_session_survives_a_restart_and_is_not_written_down(tmp_path: Path) -> N
     assert after.token_of(identifier, 2.0) == TOKEN
     after.close_all()
     assert identifier.encode() not in path.read_bytes()
+
+
+def test_file_that_others_hold_is_not_waited_for_long(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite3"
+    sessions = Sessions(path)
+    identifier = sessions.open(TOKEN, 1.0)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    calls = (
+        lambda: sessions.open(TOKEN, 2.0),
+        lambda: sessions.token_of(identifier, 2.0),
+        lambda: sessions.end(identifier),
+    )
+    for call in calls:
+        began_s = time.monotonic()
+        with pytest.raises(CapacityError, match="again"):
+            call()
+        assert time.monotonic() - began_s < 2  # the default of SQLite's client is 5
+    other.close()
+    assert sessions.token_of(identifier, 2.0) == TOKEN
+    sessions.close_all()

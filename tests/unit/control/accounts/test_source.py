@@ -44,6 +44,17 @@ def test_every_key_reaches_the_account(tmp_path: Path) -> None:
         ("[tenants.alice]\nmodels = 'all'\n", "models must be a list"),
         ("[tenants.alice]\ntoken_sha256 = ['ab']\n", "SHA-256"),
         ("[tenants.Alice]\n", "tenant name 'Alice'"),
+        ("", "no tenant"),
+        ("[tenants.alice]\nmax_request_mb = inf\n", "max_request_mb"),
+        ("[tenants.alice]\nmax_request_mb = nan\n", "max_request_mb"),
+        (f"[tenants.alice]\nweight = 1{'0' * 400}\n", "weight"),
+        (f"[tenants.alice]\ngpu_seconds_per_day = 1{'0' * 400}\n", "gpu_seconds_per_day"),
+        (f"[tenants.alice]\nmax_queued = 1{'0' * 5000}\n", "digits"),
+        (f"x = {'[' * 5000}", "nested too deep"),
+        (
+            f"[tenants.alice]\ntoken_sha256 = ['{'ab' * 32}']\n[tenants.bob]\ntoken_sha256 = ['{'AB' * 32}']\n",
+            "'alice' and 'bob' have the same token",
+        ),
     ],
 )
 def test_mistake_is_named_with_its_file(tmp_path: Path, text: str, named: str) -> None:
