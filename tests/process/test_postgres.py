@@ -26,6 +26,7 @@ from comfyserverless.control.records.postgres import link as link_module
 from comfyserverless.control.records.postgres import schema as schema_module
 from comfyserverless.control.records.postgres.backend import PostgresRecords, open_database
 from comfyserverless.control.records.postgres.link import Link
+from comfyserverless.control.records.schema import connect_memory
 from comfyserverless.control.records.store import RecordStore
 from comfyserverless.core.errors import CapacityError, ConfigError
 from comfyserverless.core.ids import DEFAULT_TENANT, PromptId
@@ -227,6 +228,21 @@ def test_tables_of_a_newer_version_are_left_alone(place: Database) -> None:
     with pytest.raises(ConfigError, match="newer version of comfyserverless"):
         place.open()
     assert place.rows("SELECT version FROM meta") == [(99,)]
+
+
+def test_tables_have_the_columns_that_they_have_in_sqlite(place: Database, records: PostgresRecords) -> None:
+    ours = connect_memory()
+    tables = [name for (name,) in ours.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    in_sqlite = {
+        table: [row[1] for row in ours.execute(f"PRAGMA table_info({table})")] for table in sorted(tables)
+    }
+    ours.close()
+    found = place.rows(
+        "SELECT table_name::text, array_agg(column_name::text ORDER BY ordinal_position)"
+        " FROM information_schema.columns WHERE table_schema = 'comfyserverless' AND table_name <> 'meta'"
+        " GROUP BY table_name ORDER BY table_name"
+    )
+    assert dict(found) == in_sqlite
 
 
 @pytest.mark.parametrize(

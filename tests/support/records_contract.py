@@ -5,6 +5,7 @@ What it was told is there after the next start, in the order and to the extent t
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
@@ -210,6 +211,15 @@ class RecordsContract:
         reopened.commit([Started(record.tenant, A, 5), *life(waiting("a", tenant=record.tenant))[2:]], 0)
         assert reopened.count(RecordQuery(record.tenant, ALL, workflow=odd)) == 1
         reopened.close()
+
+    def test_usage_of_a_node_with_a_very_long_id_is_kept(self, records: Backend) -> None:
+        node = NodeId("".join(random.Random(0).choices("abcdefgh", k=20_000)))  # nothing compresses it
+        used = Amounts(calls=1)
+        cells = {CellKey(DEFAULT_TENANT, A, 7, node, "f", "m", "w0"): Cell("KSampler", "gpu", used)}
+        records.commit([*life(waiting("a")), UsageAdded({}, cells)], 0)
+        page = records.usage(UsageQuery(DEFAULT_TENANT, (Group.NODE,)), UsageSpan(0, 9))
+        assert [row.amounts.calls for row in page.rows] == [1]
+        assert node.startswith(str(page.rows[0].values[0]))
 
     def test_many_prompts_are_dropped_at_once(self, records: Backend, place: Place) -> None:
         names = [PromptId(f"p{nth}") for nth in range(1_200)]

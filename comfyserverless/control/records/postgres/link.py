@@ -105,7 +105,7 @@ class Link:
         said = None
         try:
             yield
-        except (psycopg.DataError, psycopg.IntegrityError):
+        except (psycopg.DataError, psycopg.IntegrityError, psycopg.errors.ProgramLimitExceeded):
             raise
         except psycopg.Error as exc:
             said = self._address.hide(exc)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 _COLUMNS = ", ".join(AMOUNTS)
 _MARKS = ", ".join("?" * len(AMOUNTS))
 _DAY_MS = 86_400_000
+_LONGEST_NODE = 256
+"""Clients choose the ids of nodes; what is in an index has a limit in some databases."""
+
 
 #: nanoseconds by lane, by tenant
 Charges = Mapping[TenantId, Mapping[str, int]]
@@ -55,7 +58,14 @@ class UsageWriter:
         for total, charged_ns in totals.items():
             self._run(_ADD_TOTAL, (*total, charged_ns))
         for key, cell in cells.items():
-            of_cell = (*key[2:], cell.node_class, cell.lane, *cell.amounts.values())
+            of_cell = (
+                key.day,
+                key.node[:_LONGEST_NODE],
+                *key[4:],
+                cell.node_class,
+                cell.lane,
+                *cell.amounts.values(),
+            )
             self._run(_ADD_CELL, (*of_cell, key.tenant, key.prompt_id))
 
     def totals_ns(self) -> Charges:
