@@ -21,7 +21,7 @@ from comfyserverless.control.workers.checkpoints import Recovery
 from comfyserverless.control.workers.room import RoomQueue
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
-from comfyserverless.core.errors import CapacityError, WorkerError
+from comfyserverless.core.errors import NoRoomError, WorkerError
 from comfyserverless.core.ids import InvocationId, PromptId, TenantId, WorkerId
 from comfyserverless.core.modelfn import Lane
 from comfyserverless.core.values import Output, Value
@@ -37,7 +37,7 @@ LOST_TENSOR = "LostTensor"
 PUBLICATION_FAILED = "PublicationFailed"
 """The exception type a worker reports when a callback input ended before it was complete."""
 
-NO_ROOM = f"{CapacityError.__module__}.{CapacityError.__qualname__}"
+NO_ROOM = f"{NoRoomError.__module__}.{NoRoomError.__qualname__}"
 """The exception type a worker reports when its arena is full."""
 
 _LOSS_GRACE_S = 0.5

@@ -19,6 +19,10 @@ class CapacityError(ComfyServerlessError):
     """The system cannot take this now; the same request may succeed later."""
 
 
+class NoRoomError(CapacityError):
+    """Results in use leave too little of a worker's memory; what is larger than all of it raises its base."""
+
+
 class WorkerError(ComfyServerlessError):
     """One invocation failed on a worker.
 

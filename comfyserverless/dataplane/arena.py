@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from comfyserverless.core.errors import CapacityError, NoRoomError
+
 ALIGNMENT_BYTES = 512
 """Blocks start at multiples of this: enough for any dtype, vector load and copy engine."""
 
@@ -105,6 +107,16 @@ class LocalArena(ABC):
 
         Closing twice is allowed.
         """
+
+
+def no_room(arena: LocalArena, size_bytes: int, largest_bytes: int) -> CapacityError:
+    """Say that a block does not fit: NoRoomError, unless it never would. largest_bytes: of what is free."""
+    kind = NoRoomError if size_bytes <= arena.size_bytes else CapacityError
+    return kind(
+        f"arena is full: a block of {size_bytes} bytes does not fit,"
+        f" {arena.used_bytes} of {arena.size_bytes} bytes are in use,"
+        f" the largest free block has {largest_bytes}; allow more (--arena-memory)"
+    )
 
 
 class PeerArena(ABC):

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import torch
 
-from comfyserverless.core.errors import CapacityError
+from comfyserverless.core.errors import NoRoomError
 from comfyserverless.dataplane import _fast
-from comfyserverless.dataplane.arena import ALIGNMENT_BYTES, LARGEST_FLAG, Block, LocalArena, PeerArena
+from comfyserverless.dataplane.arena import ALIGNMENT_BYTES, LARGEST_FLAG, Block, LocalArena, PeerArena, no_room
 from comfyserverless.dataplane.nvshmem_library import DeviceBlock, NvshmemLibrary
 
 FLAGS_OF_A_RANK = 1024
@@ -76,11 +76,7 @@ class NvshmemArena(LocalArena):
         """See LocalArena."""
         offset_bytes = self._blocks.alloc(size_bytes)
         if offset_bytes is None:
-            raise CapacityError(
-                f"arena is full: a block of {size_bytes} bytes does not fit,"
-                f" {self.used_bytes} of {self.size_bytes} bytes are in use,"
-                f" the largest free block has {self._blocks.largest_free_bytes}"
-            )
+            raise no_room(self, size_bytes, self._blocks.largest_free_bytes)
         return offset_bytes + self.place.fixed_bytes
 
     def release(self, offset_bytes: int) -> None:
@@ -109,7 +105,7 @@ class NvshmemArena(LocalArena):
         """See LocalArena."""
         found = self._flags.alloc(_FLAG_BYTES)
         if found is None:
-            raise CapacityError(f"all {FLAGS_OF_A_RANK} flags of this worker are in use")
+            raise NoRoomError(f"all {FLAGS_OF_A_RANK} flags of this worker are in use")
         flag_bytes = self.place.rank * _RANK_BYTES + found
         self._set(flag_bytes, 0)
         self.library.quiet()  # a peer that is told of this flag must not see what it was before

@@ -20,9 +20,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from comfyserverless.core.errors import CapacityError
+from comfyserverless.core.errors import CapacityError, NoRoomError
 from comfyserverless.dataplane import _fast
-from comfyserverless.dataplane.arena import ALIGNMENT_BYTES, Block, LocalArena, PeerArena
+from comfyserverless.dataplane.arena import ALIGNMENT_BYTES, Block, LocalArena, PeerArena, no_room
 from comfyserverless.dataplane.reservation import Reservation
 
 _KEPT_BYTES = 64 << 20
@@ -93,11 +93,7 @@ class SharedMemoryArena(LocalArena):
         """See LocalArena."""
         offset_bytes = self._blocks.alloc(size_bytes)
         if offset_bytes is None:
-            raise CapacityError(
-                f"arena is full: a block of {size_bytes} bytes does not fit,"
-                f" {self.used_bytes} of {self.size_bytes} bytes are in use,"
-                f" the largest free block has {self._blocks.largest_free_bytes}; allow more (--arena-memory)"
-            )
+            raise no_room(self, size_bytes, self._blocks.largest_free_bytes)
         try:
             self._reserve(offset_bytes, size_bytes)
         except CapacityError:
@@ -180,7 +176,7 @@ class SharedMemoryArena(LocalArena):
         try:
             self._reservation.reserve(offset_bytes, size_bytes)
         except OSError as exc:
-            raise CapacityError(
+            raise NoRoomError(
                 f"file system of arena {self.path} has no room for {size_bytes} more bytes: {exc}"
             ) from exc
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from comfyserverless.core.errors import CapacityError, InvariantError
+from comfyserverless.core.errors import CapacityError, InvariantError, NoRoomError
 from comfyserverless.residency.policy import Candidate, LayerKey, PolicyName, eviction_order, rank_layers
 
 
@@ -197,11 +197,11 @@ class LayerTable:
 
         is_urgent: a run stands still without them, so wanted layers of others may leave. None when there is no
         space now (nothing has changed then). Pre: none of them is loading. Raises CapacityError if they
-        could not be held together even alone.
+        could not be held together even alone, NoRoomError if only claims are in the way.
         """
         missing = tuple(key for key in keys if self._state(key) is _State.ABSENT)
-        if sum(self._size(key) for key in keys) > self.limit_bytes:
-            raise CapacityError(self._too_large(keys))
+        if (size_bytes := sum(self._size(key) for key in keys)) > self.limit_bytes:
+            raise (NoRoomError if size_bytes <= self.budget_bytes else CapacityError)(self._too_large(keys))
         needed_bytes = self.total_bytes + sum(self._size(key) for key in missing) - self.limit_bytes
         evicted = self._choose(needed_bytes, frozenset(keys), is_urgent)
         if evicted is None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from comfyserverless.core.errors import CapacityError, WorkerError
+from comfyserverless.core.errors import CapacityError, NoRoomError, WorkerError
 from comfyserverless.core.ids import WorkerId
 from comfyserverless.dataplane.arena import ALIGNMENT_BYTES, Block, LocalArena, PeerArena
 from comfyserverless.dataplane.publication import wait
@@ -92,8 +92,13 @@ def check_blocks_are_aligned_and_do_not_overlap(owner: LocalArena, reader: Local
 
 
 def check_full_arena_names_the_sizes_and_recovers(owner: LocalArena, reader: LocalArena) -> None:
-    with pytest.raises(CapacityError, match=rf"arena is full.* of {owner.size_bytes} bytes are in use"):
+    with pytest.raises(CapacityError, match="allow more") as caught:
         owner.allocate(owner.size_bytes + 1)
+    assert not isinstance(caught.value, NoRoomError), "it will never fit"
+    held = owner.allocate(512)
+    with pytest.raises(NoRoomError, match=rf"arena is full.* of {owner.size_bytes} bytes are in use"):
+        owner.allocate(owner.size_bytes)
+    owner.release(held)
     owner.release(owner.allocate(1 << 20))
 
 

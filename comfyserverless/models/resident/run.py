@@ -43,7 +43,8 @@ class ResidentModel:
     ) -> None:
         self.name = name
         self.title = title or Title(name)
-        self.key = f"{name} #{next(_serial)}"
+        variant = f" with {self.title.variant}" if self.title.variant else ""
+        self.key = f"{self.title.kind} of {group}{variant} #{next(_serial)}"
         self.group = group
         self.layers = tuple(layers)
         self.profile = profile or Profile.empty(len(layers))

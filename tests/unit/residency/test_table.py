@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from comfyserverless.core.errors import CapacityError, InvariantError
+from comfyserverless.core.errors import CapacityError, InvariantError, NoRoomError
 from comfyserverless.residency.policy import POLICIES, LayerKey, PolicyName
 from comfyserverless.residency.table import LayerTable, Reservation
 
@@ -89,7 +89,7 @@ def test_claimed_bytes_come_off_at_once_and_from_layers_in_use_once_they_are_let
     assert table.trim() == []
     table.unpin([("a", 0)])
     assert table.trim() == [("a", 0)]
-    with pytest.raises(CapacityError, match="6 are taken by results"):
+    with pytest.raises(NoRoomError, match="6 are taken by results"):
         table.reserve([("a", 0)])
     assert table.claim(0) == []
     load(table, ("a", 0))

@@ -111,7 +111,7 @@ def test_lack_of_memory_drops_the_cached_weights(store: TensorStore) -> None:
 
 def test_full_arena_is_a_capacity_error_and_keeps_nothing(store: TensorStore) -> None:
     answer = run(store, Double(), x=store.put(torch.zeros(150_000)))
-    assert answer.exception_type == "comfyserverless.core.errors.CapacityError"
+    assert answer.exception_type == "comfyserverless.core.errors.NoRoomError"
     assert "does not fit" in answer.message
     assert store.used_bytes == 600_064
 
