@@ -74,7 +74,7 @@ class Webhooks:
         self._outbox = outbox
         self._courier = courier
         self._around = surroundings
-        #: all and only calls whose prompts wait or run, as far as is known.
+        #: all and only calls whose prompts are not known to have ended.
         self._expected: dict[_Key, _Expected] = {}
         #: how many calls each tenant has that are due.
         self._due: defaultdict[TenantId, int] = defaultdict(int)
@@ -127,15 +127,15 @@ class Webhooks:
             if not is_new:
                 await self._forget(call)
             return
-        expected = _Expected(call, record)
-        if record.ended_ms is None:
-            self._expected[call.tenant, call.prompt_id] = expected
+        key, expected = (call.tenant, call.prompt_id), _Expected(call, record)
+        self._expected[key] = expected  # until whoever sees the end first takes it out
         if is_new:
             try:
                 await self._outbox.add(call)
             except CapacityError as exc:  # the prompt is accepted: better called without that than not at all
                 log.warning("The webhook of prompt %s would not survive this server: %s", call.prompt_id, exc)
-        if record.ended_ms is not None:
+        if record.ended_ms is not None and self._expected.get(key) is expected:
+            del self._expected[key]
             self._spawn(self._finish(expected))
 
     async def _finish(self, expected: _Expected) -> None:

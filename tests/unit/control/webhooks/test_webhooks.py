@@ -13,7 +13,7 @@ import pytest
 from comfyserverless.control.views import RunEnded, RunRecord, RunStatus
 from comfyserverless.control.webhooks import webhooks as module
 from comfyserverless.control.webhooks.courier import Courier
-from comfyserverless.control.webhooks.outbox import Outbox
+from comfyserverless.control.webhooks.outbox import Call, Outbox
 from comfyserverless.control.webhooks.reach import Reach
 from comfyserverless.control.webhooks.signing import TenantSecrets
 from comfyserverless.control.webhooks.target import Target
@@ -138,6 +138,26 @@ async def test_call_is_made_once_and_signed_after_the_record_is_stored(
     assert is_signed(headers, body, TenantSecrets(world.folder).secret_of(TENANT))
     assert world.prompts.settlings == 1
     await until(world.is_empty)
+
+
+async def test_prompt_that_ends_while_its_call_is_written_down_is_called_for_once(
+    world: World, start_receiver: StartReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receiver, target = await start_receiver()
+    hooks = await world.start()
+    record = world.prompts.add("one")
+    add = Outbox.add
+
+    async def end_meanwhile(outbox: Outbox, call: Call) -> None:
+        world.end(record)
+        await add(outbox, call)
+
+    monkeypatch.setattr(Outbox, "add", end_meanwhile)
+    await hooks.expect(TENANT, record.prompt_id, target)
+    await receiver.wait_for(1)
+    await until(world.is_empty)
+    await asyncio.sleep(0.05)
+    assert len(receiver.calls) == world.prompts.settlings == 1
     assert len(receiver.calls) == 1
 
 
