@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support.server import RunningServer, ServerOptions
 from tests.support.tiny_models import ensure_tiny_models
+
+# How long an example takes is the machine's affair: a property holds on a busy one, too.
+hypothesis.settings.register_profile("busy machine", deadline=None)
+hypothesis.settings.load_profile("busy machine")
 
 MARKED_FOLDERS = (
     "process",
