@@ -1,4 +1,4 @@
-"""Describe what simulated tenants send and when: a backlog that never ends, or arrivals at random moments."""
+"""Describe what simulated tenants send and when: a backlog without end, random moments, or a given trace."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from comfyserverless.sim.prompts import PromptShape
 class TenantLoad:
     """What one tenant sends.
 
-    outstanding: it keeps so many prompts running or waiting, for as long as the simulation lasts; 0 if it sends
-    at random moments instead, rate_per_s of them on average (Poisson). Raises ConfigError for neither or both.
+    outstanding: it keeps so many prompts running or waiting, as long as the simulation lasts; or rate_per_s:
+    it sends at random moments, so many on average (Poisson); or sent_at_s: when it sends. Raises ConfigError
+    unless it is one of these.
     """
 
     tenant: TenantId
@@ -24,15 +25,21 @@ class TenantLoad:
     weight: float = 1.0
     outstanding: int = 0
     rate_per_s: float = 0.0
+    sent_at_s: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        if (self.outstanding > 0) == (self.rate_per_s > 0):
-            raise ConfigError(f"tenant {self.tenant}: give either `outstanding` or `rate_per_s`, above 0")
+        if (self.outstanding > 0) + (self.rate_per_s > 0) + bool(self.sent_at_s) != 1:
+            raise ConfigError(
+                f"tenant {self.tenant}: give one of `outstanding`, `rate_per_s` (above 0) and `sent_at_s`"
+            )
 
     def arrivals_s(self, random: Random, until_s: float) -> Iterator[float]:
         """List when prompts are sent, besides those that follow the end of another."""
         if self.outstanding:
             yield from [0.0] * self.outstanding
+            return
+        if self.sent_at_s:
+            yield from self.sent_at_s
             return
         at_s = random.expovariate(self.rate_per_s)
         while at_s < until_s:

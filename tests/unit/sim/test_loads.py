@@ -19,6 +19,11 @@ def test_a_backlog_is_there_from_the_beginning() -> None:
     assert list(load.arrivals_s(Random(0), 10.0)) == [0.0, 0.0, 0.0]
 
 
+def test_a_given_trace_is_played_as_it_is() -> None:
+    load = TenantLoad(TenantId("a"), SHAPE, sent_at_s=(0.5, 7.0))
+    assert list(load.arrivals_s(Random(0), 10.0)) == [0.5, 7.0]
+
+
 def test_random_arrivals_come_as_often_as_asked_for() -> None:
     load = TenantLoad(TenantId("a"), SHAPE, rate_per_s=2.0)
     arrivals_s = list(load.arrivals_s(Random(0), 500.0))
@@ -28,7 +33,7 @@ def test_random_arrivals_come_as_often_as_asked_for() -> None:
 
 @pytest.mark.parametrize(("outstanding", "rate_per_s"), [(0, 0.0), (2, 1.0)])
 def test_a_load_is_one_or_the_other(outstanding: int, rate_per_s: float) -> None:
-    with pytest.raises(ConfigError, match="either `outstanding` or `rate_per_s`"):
+    with pytest.raises(ConfigError, match="give one of `outstanding`"):
         TenantLoad(TenantId("a"), SHAPE, outstanding=outstanding, rate_per_s=rate_per_s)
 
 
