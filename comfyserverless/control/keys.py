@@ -10,19 +10,20 @@ from functools import lru_cache
 import msgspec
 
 from comfyserverless.control.metering.models import weight_label
-from comfyserverless.core.values import ClipRef, ControlNetRef, ModelRef, VaeRef, Value, walk
+from comfyserverless.core.values import ClipRef, ControlNetRef, ModelRef, UpscaleRef, VaeRef, Value, walk
 
-_WEIGHTS = (ModelRef, ClipRef, VaeRef, ControlNetRef)
+WeightsRef = ModelRef | ClipRef | VaeRef | ControlNetRef | UpscaleRef
+_WEIGHTS = (ModelRef, ClipRef, VaeRef, ControlNetRef, UpscaleRef)
 
 
 @lru_cache(maxsize=4096)
-def weight_key(handle: ModelRef | ClipRef | VaeRef | ControlNetRef) -> str:
+def weight_key(handle: WeightsRef) -> str:
     """Return a key that is equal for equal handles (same file, LoRAs and patches), and names the files."""
     digest = hashlib.blake2b(msgspec.msgpack.encode(handle), digest_size=12).hexdigest()
     return weight_label(_file_names(handle), digest)
 
 
-def _file_names(handle: ModelRef | ClipRef | VaeRef | ControlNetRef) -> list[str]:
+def _file_names(handle: WeightsRef) -> list[str]:
     files = list(handle.files) if isinstance(handle, ClipRef) else [handle.file]
     if isinstance(handle, (ModelRef, ClipRef)):
         files += [lora.file for lora in handle.loras]

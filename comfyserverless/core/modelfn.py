@@ -57,7 +57,7 @@ def _ports(words: str) -> tuple[Port, ...]:
 
 
 # What the ports hold. Shapes: B batch, C latent channels, H W pixels, h w latent cells, T tokens, D features.
-#   clip ClipRef | model ModelRef | vae VaeRef | control_net ControlNetRef | file FileRef
+#   clip ClipRef | model ModelRef | vae VaeRef | control_net ControlNetRef | upscaler UpscaleRef | file FileRef
 #   cond        [B, T, D] float32 hidden states; pooled [B, D] float32 or None
 #   positive,   CONDITIONING: list of [cond TensorRef, options dict]; options may hold pooled_output (TensorRef
 #   negative    or None) and control: a list of applications in chain order, each {control_net, hint (IMAGE
@@ -102,6 +102,11 @@ def _ports(words: str) -> tuple[Port, ...]:
 #   second
 #   axis        what is flipped: `x` upside down, `y` left side right; concat and cut: along which axis
 #   turns       right angles, clockwise
+#   tiles       list of [C, h, w], one per box; of tiles.blend: a list of such lists, one per part
+#   item, boxes which of the batch, and its tiles: lists of [top, left, height, width] in cells of what is cut
+#   parts, size, of one pass of a plan of tiles, scale of the plan (see functions.tiles.planning);
+#   overlap     total, previous: sums over passes, [B, C, H, W]
+#   meaning     of such a sum: `latent`, `decoded` (-1..1) or `picture` (0..1)
 #   metadata    dict of texts by key (`prompt`, `workflow` ...: JSON texts), empty when saving without
 #   files       list of paths written under `directory`, one per batch item, named `{stem}_{index}.part`
 BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
@@ -218,6 +223,14 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec("mask.grow", "cpu", "mask expand tapered_corners", "mask"),
             _spec("mask.feather", "cpu", "mask left top right bottom", "mask"),
             _spec("mask.composite", "cpu", "destination source x y operation", "mask"),
+            _spec("image.erase", "cpu", "images mask", "images mask"),
+            _spec("vae.plan_tiles", "gpu", "vae shape tile_size overlap is_decoding", "plan"),
+            _spec("vae.decode_tiles", "gpu", "vae samples item boxes", "tiles"),
+            _spec("vae.encode_tiles", "gpu", "vae pixels item boxes", "tiles"),
+            _spec("image.plan_upscale", "gpu", "upscaler shape", "plan"),
+            _spec("image.upscale_tiles", "gpu", "upscaler images item boxes", "tiles"),
+            _spec("tiles.blend", "cpu", "tiles parts size overlap scale previous", "total"),
+            _spec("tiles.mean", "cpu", "total passes meaning", "mean"),
         )
     }
 )

@@ -99,6 +99,12 @@ class ControlNetRef(msgspec.Struct, frozen=True, tag="controlnet"):
     file: FileRef
 
 
+class UpscaleRef(msgspec.Struct, frozen=True, tag="upscale"):
+    """A file with an upscaler: a network that makes pictures larger."""
+
+    file: FileRef
+
+
 class PublishedRef(msgspec.Struct, frozen=True, tag="published"):
     """An output whose elements a worker publishes while it makes them; data: opaque to the control tower."""
 
@@ -114,10 +120,11 @@ HANDLE_TYPES = (
     ClipRef,
     VaeRef,
     ControlNetRef,
+    UpscaleRef,
     PublishedRef,
 )
 Handle = Union[  # noqa: UP007
-    TensorRef, FileRef, LoraRef, Patch, ModelRef, ClipRef, VaeRef, ControlNetRef, PublishedRef
+    TensorRef, FileRef, LoraRef, Patch, ModelRef, ClipRef, VaeRef, ControlNetRef, UpscaleRef, PublishedRef
 ]
 _LITERALS = frozenset({type(None), bool, int, float, str, bytes})
 

@@ -33,6 +33,7 @@ from comfyserverless.sampling.guidance import (
     is_in_range,
     plan_batches,
 )
+from comfyserverless.sampling.inpainting import inpainting_input
 from comfyserverless.sampling.masking import KeptPart
 from comfyserverless.sampling.parametrization import Parametrization, discrete_parametrization
 from comfyserverless.sampling.samplers.base import Evaluation, UncondSampler
@@ -55,13 +56,14 @@ where it does not act."""
 class Point:
     """Where a walk is to be evaluated next: the latent [B, C, h, w] and its 0-dimensional level.
 
-    kept: of a masked image, at this level; x holds it already.
+    kept: of a masked image, at this level; x holds it already. whole: as it is at the start of the walk.
     """
 
     x: Tensor
     sigma: Tensor
     parametrization: Parametrization
     kept: KeptPart | None = None
+    whole: KeptPart | None = None
 
     def batches(self, guidance: Guidance) -> list[Batch]:
         """Plan the model calls of this evaluation."""
@@ -144,8 +146,9 @@ def point_of(state: Mapping[str, Any], parametrization: Parametrization) -> Poin
     x, sigma = find_sampler(state["sampler"]).query(state["walk"])
     if "mask" not in state:
         return Point(x, sigma, parametrization)
-    kept = KeptPart(**state["mask"]).at(sigma, parametrization)
-    return Point(kept.before(x, sigma, parametrization), sigma, parametrization, kept)
+    whole = KeptPart(**state["mask"])
+    kept = whole.at(sigma, parametrization)
+    return Point(kept.before(x, sigma, parametrization), sigma, parametrization, kept, whole)
 
 
 def model_inputs(point: Point, batch: Batch, diffusion: DiffusionModel) -> ModelInputs:
@@ -193,10 +196,24 @@ def _evaluate(point: Point, guidance: Guidance, diffusion: DiffusionModel, resid
     for batch in point.batches(guidance):
         inputs = model_inputs(point, batch, diffusion)
         added = _chain_residuals(batch, residuals)
-        output = diffusion.predict(inputs.x_in, inputs.timesteps, inputs.context, inputs.adm, added)
+        x_in = _with_kept(inputs.x_in, point, batch, diffusion.facts)
+        output = diffusion.predict(x_in, inputs.timesteps, inputs.context, inputs.adm, added)
         x = batch.stack(point.x)
         outputs.append((batch, point.parametrization.calculate_denoised(point.sigma, output.to(x), x)))
     return outputs
+
+
+def _with_kept(x_in: Tensor, point: Point, batch: Batch, facts: ModelFacts) -> Tensor:
+    """Add what inpainting models take beside the latent, which nothing else sees."""
+    if not facts.is_inpainting:
+        return x_in
+    extra = [
+        entry.region.crop(
+            inpainting_input(point.x, entry.options, point.whole, lambda latent: to_model_units(latent, facts))
+        )
+        for entry in batch.entries
+    ]
+    return torch.cat((x_in, torch.cat(extra).to(x_in)), 1)
 
 
 class ChainedResiduals(Sequence[Tensor]):

@@ -20,6 +20,7 @@ from comfyserverless.functions.images.combining import (
     ImageSplitAlpha,
     ImageStitch,
 )
+from comfyserverless.functions.images.erasing import ImageErase
 from comfyserverless.functions.images.filters import (
     ImageBlur,
     ImageMorphology,
@@ -81,6 +82,9 @@ from comfyserverless.functions.mask import (
 )
 from comfyserverless.functions.sample import SampleBegin, SampleEnd
 from comfyserverless.functions.text import TextEncode
+from comfyserverless.functions.tiles.blending import TilesBlend, TilesMean
+from comfyserverless.functions.tiles.planning import ImagePlanUpscale, VaePlanTiles
+from comfyserverless.functions.tiles.running import ImageUpscaleTiles, VaeDecodeTiles, VaeEncodeTiles
 from comfyserverless.functions.vae import VaeDecode, VaeEncode, VaeEncodeInpaint
 from comfyserverless.sdk.modelfn import ModelFn
 
@@ -166,6 +170,14 @@ FUNCTIONS: Mapping[str, ModelFn] = MappingProxyType(
             LatentConcat(),
             LatentCut(),
             LatentCutToBatch(),
+            ImageErase(),
+            VaePlanTiles(),
+            VaeDecodeTiles(),
+            VaeEncodeTiles(),
+            ImagePlanUpscale(),
+            ImageUpscaleTiles(),
+            TilesBlend(),
+            TilesMean(),
         )
     }
 )

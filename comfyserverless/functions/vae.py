@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from comfyserverless.core.errors import PromptError
-from comfyserverless.functions.mask import batch_of_masks
+from comfyserverless.functions.images.erasing import erase
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
 
 
@@ -80,28 +79,10 @@ class VaeEncodeInpaint(ModelFn):
         of `grow_by` pixels, so that what is painted joins without a seam. Raises PromptError if there are
         several masks, but not one per image.
         """
-        vae, pixels = components["vae"], inputs["pixels"][..., :3]
-        size = (int(pixels.shape[1]), int(pixels.shape[2]))
-        masks = batch_of_masks(inputs["mask"])[:, None]
-        if masks.shape[0] not in (1, pixels.shape[0]):
-            raise PromptError(f"{masks.shape[0]} masks do not fit {pixels.shape[0]} images")
-        masks = functional.interpolate(masks, size=size, mode="bilinear")
-        pixels, masks = (_crop_to_cells(each, vae.downscale_px) for each in (pixels.movedim(-1, 1), masks))
-        kept = 1.0 - masks.round()
-        erased = (pixels - _GRAY) * kept + _GRAY
+        vae = components["vae"]
+        erased, masks = erase(inputs["pixels"], inputs["mask"], vae.downscale_px)
         noise_mask = _widen(masks, inputs["grow_by"]).round()
-        return {"samples": vae.encode(erased.movedim(1, -1)), "noise_mask": noise_mask}
-
-
-_GRAY = 0.5
-
-
-def _crop_to_cells(x: Tensor, cell_px: int) -> Tensor:
-    """Cut [B, C, H, W] around its centre to whole cells; what is smaller than a cell is left as it is."""
-    for axis in (2, 3):
-        length = x.shape[axis]
-        x = x.narrow(axis, length % cell_px // 2, length // cell_px * cell_px) if length >= cell_px else x
-    return x
+        return {"samples": vae.encode(erased), "noise_mask": noise_mask}
 
 
 def _widen(masks: Tensor, by_px: int) -> Tensor:

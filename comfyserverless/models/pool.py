@@ -18,7 +18,7 @@ import torch
 
 from comfyserverless.core.errors import ModelFileError
 from comfyserverless.core.memory import WeightsPicture
-from comfyserverless.core.values import ClipRef, ControlNetRef, FileRef, LoraRef, ModelRef, VaeRef
+from comfyserverless.core.values import ClipRef, ControlNetRef, FileRef, LoraRef, ModelRef, UpscaleRef, VaeRef
 from comfyserverless.models.autoencoder import Autoencoder, load_autoencoder
 from comfyserverless.models.controlnet import ControlNet, load_controlnet
 from comfyserverless.models.families.base import DiffusionModel, LoadedNetwork, ModelFacts
@@ -40,6 +40,7 @@ from comfyserverless.models.shelf import Shelf
 from comfyserverless.models.text.clip import ClipConfig, clip_order
 from comfyserverless.models.text.clip_files import ClipFile, ClipKind, find_clip_models
 from comfyserverless.models.text.encoder import ClipPart, TextEncoder
+from comfyserverless.models.upscaling.upscaler import Upscaler, load_upscaler
 from comfyserverless.residency.policy import PolicyName
 
 _logger = logging.getLogger(__name__)
@@ -93,11 +94,11 @@ class ModelPool:
             if ref.file not in self._facts:
                 with opened(ref.file) as root:
                     facts = identify(root)[1]
-                if facts.in_channels > facts.latent_channels > 0:
+                if facts.in_channels not in (facts.latent_channels, facts.inpainting_channels):
                     raise ModelFileError(
                         f"{ref.file.path}: this {facts.family} model takes {facts.in_channels} input channels,"
-                        " as inpainting models do, which are not supported (supported: models of"
-                        f" {facts.latent_channels})"
+                        f" which is not supported (supported: {facts.latent_channels}, and for inpainting"
+                        f" {facts.inpainting_channels})"
                     )
                 self._facts[ref.file] = facts
             return self._facts[ref.file]
@@ -134,6 +135,11 @@ class ModelPool:
         """Return a ControlNet."""
         with self._lock:
             return self._shelf.take(f"controlnet {ref.file}", lambda: self._load_controlnet(ref.file))
+
+    def upscaler(self, ref: UpscaleRef) -> Upscaler:
+        """Return an upscaler. Raises ModelFileError also if spandrel is needed for it, and not installed."""
+        with self._lock:
+            return self._shelf.take(f"upscaler {ref.file}", lambda: self._load_upscaler(ref.file))
 
     def colours(self, ref: ModelRef) -> LatentColours:
         """Return the map from a model's latents to preview colours, fitted once to the file's autoencoder."""
@@ -226,6 +232,11 @@ class ModelPool:
         with opened(file) as root:
             controlnet = load_controlnet(root, self.residence)
         return controlnet, [controlnet.resident]
+
+    def _load_upscaler(self, file: FileRef) -> tuple[Upscaler, tuple[ResidentModel, ...]]:
+        with opened(file) as root:
+            upscaler = load_upscaler(root, self.residence)
+        return upscaler, upscaler.residents
 
     def _patch_network(
         self, network: LoadedNetwork, loras: tuple[LoraRef, ...]

@@ -57,7 +57,7 @@ async def _load_lora_model_only(ctx: LoweringContext, inputs: Inputs) -> NodeRes
     return NodeResult((msgspec.structs.replace(model, loras=_with_lora(model.loras, file, strength)),))
 
 
-def _file_token(name: str, folder: str) -> ChangeToken:
+def file_token(name: str, folder: str) -> ChangeToken:
     """Return a change token of the model file that the input `name` names: its path, size and time.
 
     With it a file that was replaced gives new handles, and so a new picture; ComfyUI keeps the old one, whose
@@ -90,7 +90,7 @@ NODES = (
         display_name="Load Checkpoint",
         category="loaders",
         lower=_load_checkpoint,
-        is_changed=_file_token("ckpt_name", "checkpoints"),
+        is_changed=file_token("ckpt_name", "checkpoints"),
         inputs=(model_file("ckpt_name", "checkpoints"),),
         outputs=(OutputSpec("MODEL"), OutputSpec("CLIP"), OutputSpec("VAE")),
     ),
@@ -99,7 +99,7 @@ NODES = (
         display_name="Load VAE",
         category="loaders",
         lower=_load_vae,
-        is_changed=_file_token("vae_name", "vae"),
+        is_changed=file_token("vae_name", "vae"),
         inputs=(model_file("vae_name", "vae"),),
         outputs=(OutputSpec("VAE"),),
     ),
@@ -108,7 +108,7 @@ NODES = (
         display_name="Load LoRA",
         category="loaders",
         lower=_load_lora,
-        is_changed=_file_token("lora_name", "loras"),
+        is_changed=file_token("lora_name", "loras"),
         inputs=(
             socket("model", "MODEL"),
             socket("clip", "CLIP"),
@@ -123,7 +123,7 @@ NODES = (
         display_name="LoraLoaderModelOnly",
         category="loaders",
         lower=_load_lora_model_only,
-        is_changed=_file_token("lora_name", "loras"),
+        is_changed=file_token("lora_name", "loras"),
         inputs=(
             socket("model", "MODEL"),
             model_file("lora_name", "loras"),
@@ -136,7 +136,7 @@ NODES = (
         display_name="Load ControlNet Model",
         category="loaders",
         lower=_load_control_net,
-        is_changed=_file_token("control_net_name", "controlnet"),
+        is_changed=file_token("control_net_name", "controlnet"),
         inputs=(model_file("control_net_name", "controlnet"),),
         outputs=(OutputSpec("CONTROL_NET"),),
     ),

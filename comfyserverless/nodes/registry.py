@@ -17,12 +17,15 @@ from comfyserverless.nodes import (
     vae,
 )
 from comfyserverless.nodes.conditionings import editing as conditioning_editing
+from comfyserverless.nodes.conditionings import inpainting as conditioning_inpainting
 from comfyserverless.nodes.custom_sampling import running as custom_running
 from comfyserverless.nodes.custom_sampling import samplers as custom_samplers
 from comfyserverless.nodes.custom_sampling import sigmas as custom_sigmas
 from comfyserverless.nodes.images import changing as image_changing
 from comfyserverless.nodes.images import combining as image_combining
 from comfyserverless.nodes.latents import changing as latent_changing
+from comfyserverless.nodes.tiles import autoencoder as tiled_vae
+from comfyserverless.nodes.tiles import upscaling
 
 
 class Registry:
@@ -54,6 +57,7 @@ BUILTIN: Declarations = Registry(
         *conditioning.NODES,
         *conditioning_editing.NODES,
         *vae.NODES,
+        *tiled_vae.NODES,
         *latent.NODES,
         *latent_changing.NODES,
         *image.NODES,
@@ -61,6 +65,8 @@ BUILTIN: Declarations = Registry(
         *image_changing.NODES,
         *mask.NODES,
         *inpaint.NODES,
+        *conditioning_inpainting.NODES,
+        *upscaling.NODES,
         *controlnet.NODES,
     )
 )

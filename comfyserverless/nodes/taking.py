@@ -16,6 +16,7 @@ from comfyserverless.core.values import (
     ModelRef,
     Output,
     TensorRef,
+    UpscaleRef,
     VaeRef,
     Value,
 )
@@ -24,12 +25,13 @@ from comfyserverless.graph.lowering import LoweringContext
 Inputs = Mapping[str, Value]
 Conditioning = list[list[Any]]
 
-_Handle = TypeVar("_Handle", ModelRef, ClipRef, VaeRef, ControlNetRef)
+_Handle = TypeVar("_Handle", ModelRef, ClipRef, VaeRef, ControlNetRef, UpscaleRef)
 _TYPE_NAMES: Mapping[type, str] = {
     ModelRef: "MODEL",
     ClipRef: "CLIP",
     VaeRef: "VAE",
     ControlNetRef: "CONTROL_NET",
+    UpscaleRef: "UPSCALE_MODEL",
 }
 
 
@@ -51,6 +53,11 @@ def take_vae(inputs: Inputs, name: str = "vae") -> VaeRef:
 def take_control_net(inputs: Inputs, name: str = "control_net") -> ControlNetRef:
     """Return a ControlNet handle."""
     return _take_handle(inputs, name, ControlNetRef)
+
+
+def take_upscaler(inputs: Inputs, name: str = "upscale_model") -> UpscaleRef:
+    """Return the handle of an upscaler."""
+    return _take_handle(inputs, name, UpscaleRef)
 
 
 def take_tensor(inputs: Inputs, name: str, kind: str = "IMAGE") -> TensorRef | Output:

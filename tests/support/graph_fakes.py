@@ -36,6 +36,7 @@ TINY_FILES: Mapping[str, tuple[str, ...]] = {
     ),
     "vae": ("sd_vae_tiny.safetensors",),
     "loras": ("style.safetensors",),
+    "upscale_models": ("esrgan.safetensors",),
     "controlnet": ("canny.safetensors", "depth.safetensors"),
     "text_encoders": ("t5xxl_tiny.safetensors",),
 }

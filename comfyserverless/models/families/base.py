@@ -36,6 +36,16 @@ class ModelFacts:
     shift_factor: float = 0.0
     downscale_px: int = 8
 
+    @property
+    def inpainting_channels(self) -> int:
+        """Return the input channels of an inpainting model: a latent, a mask, and a latent of what is kept."""
+        return 2 * self.latent_channels + 1
+
+    @property
+    def is_inpainting(self) -> bool:
+        """Tell whether the network also takes a mask and what it keeps."""
+        return self.in_channels == self.inpainting_channels
+
 
 class DiffusionModel(ABC):
     """A diffusion network on its device, with LoRAs merged; takes and returns tensors on any device.

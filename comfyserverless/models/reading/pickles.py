@@ -17,8 +17,8 @@ import torch
 
 from comfyserverless.core.errors import ModelFileError
 
-_NESTING = ("state_dict", "string_to_param")
-"""Where checkpoints and textual inversions keep their tensors, when not at the top."""
+_NESTING = ("state_dict", "string_to_param", "params_ema", "params")
+"""Where checkpoints, textual inversions and upscalers keep their tensors, when not at the top."""
 
 _MAX_NESTING = 8
 

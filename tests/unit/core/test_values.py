@@ -19,6 +19,7 @@ from comfyserverless.core.values import (
     Output,
     Patch,
     TensorRef,
+    UpscaleRef,
     VaeRef,
 )
 
@@ -32,6 +33,7 @@ HANDLES = (
     ClipRef((FILE, FILE), "sdxl", (LoraRef(FILE, 1.0),), -2, ("/embeddings",)),
     VaeRef(FILE),
     ControlNetRef(FILE),
+    UpscaleRef(FILE),
 )
 LITERALS = (
     st.none()

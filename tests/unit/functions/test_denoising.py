@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -389,3 +390,38 @@ def test_a_middle_side_is_evaluated_and_guides() -> None:
     step(pool, begin(guide=guide)["state"], call)
     ((_, _, context),) = pool.model.calls
     assert context[:, 0, 0].tolist() == [1.0, 3.0, 0.5]
+
+
+class InpaintingDiffusion(AnalyticDiffusion):
+    """Predict noise from the first channels; the others are for a test to look at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.facts = replace(FACTS, in_channels=9)
+
+    def predict(self, x_in: Tensor, *inputs: Any, **named: Any) -> Tensor:
+        self.seen = x_in
+        return super().predict(x_in[:, :4], *inputs, **named)
+
+
+def test_an_inpainting_model_sees_the_mask_and_the_kept_part_of_each_entry() -> None:
+    pool = AnalyticPool()
+    pool.model = model = InpaintingDiffusion()
+    mask = torch.zeros(1, 1, 32, 32)
+    mask[..., :16, :] = 1
+    kept = torch.ones(1, 4, 4, 4)
+    text = [
+        [cond, {**options, "concat_mask": mask, "concat_latent_image": kept}]
+        for cond, options in conditioning(1.0)
+    ]
+    call = guided(positive=text)
+    state = begin(latent={"samples": torch.zeros(1, 4, 4, 4)})["state"]
+    result = step(pool, state, call)
+    assert model.seen.shape == (2, 9, 4, 4)
+    negative, positive = model.seen[:, 4:]
+    assert torch.equal(negative[0], torch.ones(4, 4))
+    assert torch.allclose(negative[1:, 0, 0], torch.tensor([0.8223, -0.6876, 0.6364, 0.1380]))
+    assert torch.equal(positive[0], mask[0, 0, ::8, ::8])
+    assert torch.allclose(positive[1:], kept[0] * FACTS.scale_factor)
+    plain = step(AnalyticPool(), state, guided())
+    assert torch.equal(result["state"]["walk"]["x"], plain["state"]["walk"]["x"])

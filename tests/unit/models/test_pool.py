@@ -152,9 +152,15 @@ def test_a_lora_that_was_replaced_is_refused(tmp_path: Path) -> None:
         ModelPool().text(ClipRef((clip,), loras=(LoraRef(lora, 1.0),)))
 
 
-def test_an_inpainting_model_is_refused_by_its_input_channels(tmp_path: Path) -> None:
+def test_an_inpainting_model_is_known_by_its_input_channels(tmp_path: Path) -> None:
     tensors = build(mini_unet(in_ch=9), "m", torch.float16)
-    with pytest.raises(ModelFileError, match=r"m\.safetensors: .* takes 9 input channels, .*supported: .*4"):
+    facts = ModelPool().facts(ModelRef(write_file(tmp_path / "m.safetensors", tensors)))
+    assert (facts.is_inpainting, facts.latent_channels) == (True, 4)
+
+
+def test_models_of_other_input_channels_are_refused(tmp_path: Path) -> None:
+    tensors = build(mini_unet(in_ch=8), "m", torch.float16)
+    with pytest.raises(ModelFileError, match=r"m\.safetensors: .* takes 8 input channels, .*: 4, .* 9\)"):
         ModelPool().facts(ModelRef(write_file(tmp_path / "m.safetensors", tensors)))
 
 

@@ -1,0 +1,1 @@
+"""Functions that work on tiles of a picture."""

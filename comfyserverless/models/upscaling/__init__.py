@@ -1,0 +1,1 @@
+"""Load and run upscalers, networks that make pictures larger."""
