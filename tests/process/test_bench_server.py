@@ -50,7 +50,7 @@ def test_nothing_is_lost_when_the_server_is_killed() -> None:
 
 
 def test_more_clients_than_files_may_be_open_are_refused_with_a_reason() -> None:
-    command = f"ulimit -Hn 600; {sys.executable} -m comfyserverless bench serve --clients 500"
+    command = f"ulimit -n 600 && {sys.executable} -m comfyserverless bench serve --clients 500"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=ROOT, check=False)
     assert done.returncode == 2
     assert "500 clients need 1512 open files, and this user may have 600" in done.stderr
