@@ -54,8 +54,9 @@ log = logging.getLogger(__name__)
 class Engine:
     """Own the queue, the runs and the workers of one server; all methods run on its event loop.
 
-    A tenant runs as many prompts at once as there are workers: with one worker it is one, as in ComfyUI. Prompt
-    ids are the tenant's own: what one calls a prompt says nothing about another's. So are cached results.
+    A tenant runs as many prompts at once as there are workers: with one worker it is one, as in ComfyUI, and
+    what it calls more urgent begins beside it. Prompt ids are the tenant's own: what one calls a prompt says
+    nothing about another's. So are cached results.
     Raises ConfigError for settings that cannot work, records that cannot be opened among them.
     """
 
