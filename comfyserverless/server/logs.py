@@ -8,6 +8,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from aiohttp.http import HttpProcessingError
+
 from comfyserverless import log_lines
 from comfyserverless.core.ids import TenantId
 
@@ -50,6 +52,23 @@ class LogTape(logging.Handler):
         return "".join(f"{line['t']} - {line['m']}" for line in self.entries(only))
 
 
+def tell_noise_shortly(record: logging.LogRecord) -> bool:
+    """Make one short line of what the HTTP library tells at length of bytes that are no HTTP.
+
+    Anybody may send some, as scanners do; what they hold (half a token, perhaps) is for no log.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError):
+        record.levelno, record.levelname = logging.INFO, "INFO"
+        record.msg, record.args = (
+            "Refused what is not HTTP (%s): %s",
+            (type(error).__name__, record.getMessage()),
+        )
+        record.exc_info = record.exc_text = None
+        return logging.getLogger().isEnabledFor(logging.INFO)
+    return True
+
+
 def log_message(lines: list[dict[str, str]]) -> dict[str, Any]:
     """Return the data of a `logs` message."""
     return {"entries": lines, "size": None}
@@ -59,4 +78,5 @@ def set_up_logging(level: str, kind: str = "text") -> LogTape:
     """Log to standard error and to a tape. level: a name such as INFO; kind: of the lines, `text` or `json`."""
     tape = LogTape()
     log_lines.set_up(level, kind, [tape])
+    logging.getLogger("aiohttp.server").addFilter(tell_noise_shortly)
     return tape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import ipaddress
 import math
 
 from aiohttp import web
@@ -66,6 +67,20 @@ def _log_in_page(problem: str = "", status: int = 200) -> web.Response:
     return _page(_LOG_IN.format(problem=shown), status)
 
 
+def address_of(request: web.Request) -> str:
+    """Return whose logins are counted together.
+
+    A proxy on this machine says for whom it asks (the last of `X-Forwarded-For`): otherwise one stranger who
+    fails could keep all others out. From elsewhere nobody is believed.
+    """
+    remote = request.remote or ""
+    told = ",".join(request.headers.getall("X-Forwarded-For", ())).rpartition(",")[2].strip()
+    try:
+        return str(ipaddress.ip_address(told)) if ipaddress.ip_address(remote).is_loopback else remote
+    except ValueError:
+        return remote
+
+
 async def show_login(request: web.Request) -> web.Response:
     """Ask for a token, or say who is logged in."""
     if has_identity(request):
@@ -75,7 +90,7 @@ async def show_login(request: web.Request) -> web.Response:
 
 async def log_in(request: web.Request) -> web.Response:
     """Check a token and start a session."""
-    gate, address = request.app[GATE], request.remote or ""
+    gate, address = request.app[GATE], address_of(request)
     if gate.is_from_elsewhere(request.headers):
         return _log_in_page("This form was sent by another site.", 403)
     token = (await read_form(request)).get("token")

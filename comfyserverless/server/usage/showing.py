@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
@@ -15,8 +16,9 @@ from comfyserverless.server.usage.asking import Asked, shown_day
 
 COST_GROUPS = (Group.NODE, Group.WORKER)
 _NAMES = {Group.PROMPT: "prompt_id", Group.CLASS: "class_type"}
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""A spreadsheet takes a cell that begins so for a formula; the last ones are the wide forms of the first."""
+_FORMULA = re.compile(r"(^|;)(?=[=+\-@\t\r\n＝＋－＠])")
+"""Where a spreadsheet takes what follows for a formula: also after a semicolon, which some take for the border
+of cells. The last ones are the wide forms of the first."""
 
 
 def usage_document(asked: Asked, page: UsagePage) -> dict[str, Any]:
@@ -77,7 +79,7 @@ def _seconds(ns: int) -> str:
 
 
 def _harmless(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+    return _FORMULA.sub(r"\1'", text)
 
 
 def _lines(rows: Iterable[Iterable[Any]]) -> str:

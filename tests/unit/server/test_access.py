@@ -143,6 +143,16 @@ async def test_broken_login_form_is_the_fault_of_its_sender(guarded: Client, kin
     assert answer.status == 400
 
 
+async def test_stranger_behind_a_proxy_on_this_machine_does_not_keep_others_out(guarded: Client) -> None:
+    for _ in range(MAX_FAILURES):
+        await guarded.post(
+            "/login", data={"token": "wrong"}, headers={"X-Forwarded-For": "198.51.100.1, 203.0.113.6"}
+        )
+    for forwarded, status in (("203.0.113.6", 429), ("203.0.113.6, 198.51.100.9", 303), ("no address", 303)):
+        answer = await log_in(guarded, "alice", headers={"X-Forwarded-For": forwarded})
+        assert answer.status == status
+
+
 async def test_forms_that_are_sent_slowly_do_not_get_around_the_pause(guarded: Client) -> None:
     """All arrive before any of them has failed, and end afterwards."""
     go = asyncio.Event()

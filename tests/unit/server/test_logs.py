@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 
+import pytest
+from aiohttp.http_exceptions import BadHttpMessage
+
 from comfyserverless.core.ids import TenantId
-from comfyserverless.server.logs import ABOUT, CAPACITY_LINES, LogTape
+from comfyserverless.server.logs import ABOUT, CAPACITY_LINES, LogTape, tell_noise_shortly
 
 
 def record(text: str) -> logging.LogRecord:
@@ -41,3 +44,23 @@ def test_lines_about_a_tenant_can_be_asked_for_alone() -> None:
     assert tape.entries(TenantId("bob")) == []
     assert "of the server" not in tape.text(TenantId("alice"))
     assert len(tape.entries()) == 2
+
+
+def test_what_is_not_http_is_one_short_line_and_other_failures_keep_their_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    def told(error: Exception) -> logging.LogRecord:
+        made = record("Error handling request from 10.0.0.1")
+        made.levelno, made.exc_info = logging.ERROR, (type(error), error, None)
+        assert tell_noise_shortly(made)
+        return made
+
+    noise = told(BadHttpMessage("GET /ws?token=secret"))
+    assert (noise.levelno, noise.exc_info) == (logging.INFO, None)
+    assert (
+        noise.getMessage() == "Refused what is not HTTP (BadHttpMessage): Error handling request from 10.0.0.1"
+    )
+    fault = told(ValueError("a fault of ours"))
+    assert (fault.levelno, fault.exc_info is not None) == (logging.ERROR, True)

@@ -45,6 +45,12 @@ def test_text_that_a_spreadsheet_would_carry_out_is_marked_as_text(text: str) ->
     assert shown[2] == f"'{text}"
 
 
+def test_formula_behind_what_some_spreadsheets_take_for_the_border_of_cells_is_marked_too() -> None:
+    text = "a;=1+1;-x; b"
+    _, shown = cells(UsageRow((1, 1, text, "x"), (1, "p", text, "x"), AMOUNTS))
+    assert shown[2] == "a;'=1+1;'-x; b"
+
+
 @pytest.mark.parametrize("text", ["3", 'a"b', "a,b", "a\nb", "a;b", "", "é"])
 def test_other_text_stays_as_it_is(text: str) -> None:
     _, shown = cells(UsageRow((1, 1, text, "x"), (1, "p", text, "x"), AMOUNTS))
