@@ -45,6 +45,7 @@ class SqliteRecords:
         with self._transaction():
             for change in changes:
                 self._writer.apply(change)
+            self._writer.settle()
 
     def tidy(self, now_ms: int) -> None:
         """Forget history and usage that is too old."""

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from comfyserverless.control.records import changes
-from comfyserverless.control.records.base import Execute, Opening, Retention, Unfinished
+from comfyserverless.control.records.base import Execute, Opening, Retention, Rows, Unfinished
 from comfyserverless.control.records.codec import encode_request, encode_result
 from comfyserverless.control.records.reading import COLUMNS, record_of
 from comfyserverless.control.records.usage.writing import UsageWriter
@@ -37,6 +37,8 @@ class Writer:
         self._orders = itertools.count(last + 1)
         #: tenant -> how many ended prompts it has
         self._counts: dict[str, int] = {}
+        #: statements of this transaction that add to history (1) or take from it (-1)
+        self._counted: list[tuple[TenantId, Rows, int]] = []
         self.recount()
         self._appliers: dict[type, Callable[[Any], None]] = {
             changes.Accepted: self._on_accepted,
@@ -51,11 +53,31 @@ class Writer:
         }
 
     def apply(self, change: changes.Change) -> None:
-        """Carry out one change."""
+        """Carry out one change. What it has changed is not looked at before `settle`: it may be on its way."""
         self._appliers[type(change)](change)
+
+    def settle(self) -> None:
+        """Count what the changes have added to history and taken from it, and forget what is too much.
+
+        Called after all changes of a transaction, when their statements have been carried out.
+        """
+        for tenant, rows, sign in self._counted:
+            self._counts[tenant] = self._counts.get(tenant, 0) + sign * rows.rowcount
+        grown = {tenant for tenant, _, sign in self._counted if sign > 0}
+        self._counted.clear()
+        for tenant in sorted(grown):
+            surplus = self._counts[tenant] - self._retention.count
+            if surplus > 0:
+                self._run(
+                    "DELETE FROM prompts WHERE key IN (SELECT key FROM prompts WHERE tenant = ?"
+                    " AND ended_order IS NOT NULL ORDER BY ended_order LIMIT ?)",
+                    (tenant, surplus),
+                )
+                self._counts[tenant] = self._retention.count
 
     def recount(self) -> None:
         """Count the history again: after the start, and when a transaction has failed."""
+        self._counted.clear()
         rows = self._run("SELECT tenant, COUNT(*) FROM prompts WHERE ended_order IS NOT NULL GROUP BY tenant")
         self._counts = dict(rows.fetchall())
 
@@ -155,14 +177,7 @@ class Writer:
             ),
         )
         self._forget_saves(*this)
-        count = self._counts[record.tenant] = self._counts.get(record.tenant, 0) + ended.rowcount
-        if count > self._retention.count:
-            self._run(
-                "DELETE FROM prompts WHERE key IN (SELECT key FROM prompts WHERE tenant = ?"
-                " AND ended_order IS NOT NULL ORDER BY ended_order LIMIT ?)",
-                (record.tenant, count - self._retention.count),
-            )
-            self._counts[record.tenant] = self._retention.count
+        self._counted.append((record.tenant, ended, 1))
 
     def _on_pending_dropped(self, change: changes.PendingDropped) -> None:
         for start in range(0, len(change.prompt_ids), _DROP_AT_ONCE):
@@ -174,8 +189,10 @@ class Writer:
 
     def _on_history_dropped(self, change: changes.HistoryDropped) -> None:
         if change.prompt_ids is None:
-            self._run("DELETE FROM prompts WHERE tenant = ? AND ended_order IS NOT NULL", (change.tenant,))
-            self._counts.pop(change.tenant, None)
+            gone = self._run(
+                "DELETE FROM prompts WHERE tenant = ? AND ended_order IS NOT NULL", (change.tenant,)
+            )
+            self._counted.append((change.tenant, gone, -1))
         for prompt_id in change.prompt_ids or ():
             self._forget(change.tenant, prompt_id)
 
@@ -185,8 +202,7 @@ class Writer:
     def _forget(self, tenant: TenantId, prompt_id: PromptId) -> None:
         """Forget an ended prompt, if there is one."""
         gone = self._run(f"DELETE FROM prompts {_THIS} AND ended_order IS NOT NULL", (tenant, prompt_id))
-        if gone.rowcount:
-            self._counts[tenant] = self._counts.get(tenant, 0) - gone.rowcount
+        self._counted.append((tenant, gone, -1))
 
     def _forget_saves(self, tenant: TenantId, prompt_id: PromptId) -> None:
         self._run(f"DELETE FROM saves {_THIS}", (tenant, prompt_id))

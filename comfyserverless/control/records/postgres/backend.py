@@ -75,8 +75,10 @@ class PostgresRecords:
     def commit(self, changes: Sequence[Change], now_ms: int) -> None:
         """Apply changes, all or none."""
         with self._transaction(changes) as due:
-            for change in due:
-                self._writer.apply(change)
+            with self._writing.together():
+                for change in due:
+                    self._writer.apply(change)
+            self._writer.settle()
 
     def tidy(self, now_ms: int) -> None:
         """Forget history and usage that is too old."""

@@ -88,6 +88,15 @@ class Link:
             raise psycopg.OperationalError("there is no connection")
         return self._connection.execute(_translated(sql), values or None)
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Send statements without waiting for each one; when this ends they have been carried out."""
+        if self._connection is None or not psycopg.Pipeline.is_supported():
+            yield
+            return
+        with self._connection.pipeline():
+            yield
+
     def close(self) -> None:
         """End the connection for good."""
         self._is_closed = True

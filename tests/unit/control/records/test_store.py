@@ -94,7 +94,7 @@ async def test_who_waits_hears_of_a_failure_and_the_rest_is_tried_again(
         await refused
     async with asyncio.timeout(5):
         while True:
-            if await history(store) == ["a"]:
+            if await history(store) == ["a"] and len(caplog.records) > 1:
                 break
             await asyncio.sleep(0.01)
     assert await store.read(lambda each: each.find(DEFAULT_TENANT, PromptId("b"))) is None
