@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import msgspec
 
 from comfyserverless.control.metering.models import weight_label
-from comfyserverless.core.values import ClipRef, ControlNetRef, ModelRef, UpscaleRef, VaeRef, Value, walk
+from comfyserverless.core.values import (
+    ClipRef,
+    ControlNetRef,
+    FileRef,
+    LoraRef,
+    ModelRef,
+    UpscaleRef,
+    VaeRef,
+    Value,
+    walk,
+)
 
 WeightsRef = ModelRef | ClipRef | VaeRef | ControlNetRef | UpscaleRef
 _WEIGHTS = (ModelRef, ClipRef, VaeRef, ControlNetRef, UpscaleRef)
@@ -24,10 +34,20 @@ def weight_key(handle: WeightsRef) -> str:
 
 
 def _file_names(handle: WeightsRef) -> list[str]:
-    files = list(handle.files) if isinstance(handle, ClipRef) else [handle.file]
-    if isinstance(handle, (ModelRef, ClipRef)):
-        files += [lora.file for lora in handle.loras]
-    return [os.path.basename(file.path) for file in files]
+    return list(dict.fromkeys(os.path.basename(file.path) for file in _files(handle)))
+
+
+def _files(handle: WeightsRef) -> Iterator[FileRef]:
+    if isinstance(handle, ClipRef):
+        yield from handle.files
+    else:
+        yield handle.file
+    if isinstance(handle, ModelRef | ClipRef):
+        for change in handle.loras:
+            if isinstance(change, LoraRef):
+                yield change.file
+            else:
+                yield from _files(change.other)
 
 
 def weight_keys(values: Iterable[Value]) -> tuple[str, ...]:

@@ -54,6 +54,22 @@ class LoraRef(msgspec.Struct, frozen=True, tag="lora"):
     strength: float
 
 
+class MergeRef(msgspec.Struct, frozen=True, tag="merge"):
+    """Another model of the same kind, mixed into one: every weight becomes weight * kept + other * added.
+
+    shares: (how names of weights begin, kept, added); the longest beginning counts, and one is empty.
+    """
+
+    other: ModelRef | ClipRef
+    shares: tuple[tuple[str, float, float], ...]
+
+    def share_of(self, name: str) -> tuple[float, float]:
+        """Return the factors (kept, added) of a weight by its name in the original layout."""
+        fitting = (share for share in self.shares if name.startswith(share[0]))
+        _, kept, added = max(fitting, key=lambda share: len(share[0]))
+        return kept, added
+
+
 class Patch(msgspec.Struct, frozen=True, tag="patch"):
     """One model modification by name (for example `model_sampling_discrete`) with literal arguments."""
 
@@ -61,15 +77,18 @@ class Patch(msgspec.Struct, frozen=True, tag="patch"):
     arguments: tuple[tuple[str, Scalar], ...] = ()
 
 
+WeightChange = LoraRef | MergeRef
+"""One of the changes of a handle's weights, in the order in which they are made."""
+
 DIFFERENTIAL_DIFFUSION = "differential_diffusion"
 """Patch: a noise mask says when each cell begins to change; argument `strength`, 0..1."""
 
 
 class ModelRef(msgspec.Struct, frozen=True, tag="model"):
-    """A diffusion model: the U-Net or transformer of `file`, with LoRAs and patches in order."""
+    """A diffusion model: the U-Net or transformer of `file`, with LoRAs and merges in order, and patches."""
 
     file: FileRef
-    loras: tuple[LoraRef, ...] = ()
+    loras: tuple[LoraRef | MergeRef, ...] = ()
     patches: tuple[Patch, ...] = ()
 
 
@@ -82,7 +101,7 @@ class ClipRef(msgspec.Struct, frozen=True, tag="clip"):
 
     files: tuple[FileRef, ...]
     kind: str = ""
-    loras: tuple[LoraRef, ...] = ()
+    loras: tuple[LoraRef | MergeRef, ...] = ()
     last_layer: int | None = None
     embeddings: tuple[str, ...] = ()
 

@@ -6,6 +6,7 @@ Clients key on `type`; the page shows `details` and marks the slot named by `ext
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from comfyserverless.graph.jsonsafe import brief, json_safe
@@ -16,6 +17,7 @@ Problem = dict[str, Any]
 MAX_SHOWN_CHOICES = 20
 _MAX_SUMMARY_LINES = 20
 _MAX_SHOWN_CLASSES = 60
+_MAX_LIKE_CLASSES = 8
 
 
 class NodeAborted(Exception):
@@ -38,6 +40,8 @@ def missing_node_type(node_id: str, class_type: Any, title: str, known: Sequence
     message = "A node has no class_type" if shown is None else f"Node class {brief(shown)} does not exist here"
     if len(known) <= _MAX_SHOWN_CLASSES:
         message += f"; classes: {', '.join(known)}"
+    elif shown is not None and (like := get_close_matches(_cut(shown), known, _MAX_LIKE_CLASSES)):
+        message += f"; classes of like names: {', '.join(like)}"
     extra = {"node_id": node_id, "class_type": shown, "node_title": title or shown}
     return problem("missing_node_type", message, f"Node ID '#{_cut(node_id)}'", extra)
 

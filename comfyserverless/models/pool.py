@@ -10,21 +10,32 @@ from __future__ import annotations
 import logging
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from comfyserverless.core.errors import ModelFileError
+from comfyserverless.core.errors import ModelFileError, PromptError
 from comfyserverless.core.memory import WeightsPicture
-from comfyserverless.core.values import ClipRef, ControlNetRef, FileRef, LoraRef, ModelRef, UpscaleRef, VaeRef
+from comfyserverless.core.values import (
+    ClipRef,
+    ControlNetRef,
+    FileRef,
+    LoraRef,
+    ModelRef,
+    UpscaleRef,
+    VaeRef,
+    WeightChange,
+)
 from comfyserverless.models.autoencoder import Autoencoder, load_autoencoder
 from comfyserverless.models.controlnet import ControlNet, load_controlnet
 from comfyserverless.models.families.base import DiffusionModel, LoadedNetwork, ModelFacts
 from comfyserverless.models.families.registry import find_network, identify
 from comfyserverless.models.lora.keys import UNET_PREFIXES, clip_layer_names, clip_prefixes, unet_layer_names
 from comfyserverless.models.lora.merge import plan_loras
+from comfyserverless.models.lora.mixing import Change, plan_merge
 from comfyserverless.models.lora.patched import patch_model
 from comfyserverless.models.preview import LatentColours, fit_colours, guess_colours
 from comfyserverless.models.reading.identity import opened
@@ -208,7 +219,7 @@ class ModelPool:
 
         return self._shelf.take(f"text {file}", load)
 
-    def _clip_part(self, clip: _Clip, count: int, loras: tuple[LoraRef, ...]) -> ClipPart:
+    def _clip_part(self, clip: _Clip, count: int, loras: tuple[WeightChange, ...]) -> ClipPart:
         models: tuple[ResidentModel, ...] = (clip.resident,)
         if loras:
             key = f"{clip.resident.key} {count > 1} {loras}"
@@ -239,21 +250,59 @@ class ModelPool:
         return upscaler, upscaler.residents
 
     def _patch_network(
-        self, network: LoadedNetwork, loras: tuple[LoraRef, ...]
+        self, network: LoadedNetwork, loras: tuple[WeightChange, ...]
     ) -> tuple[ResidentModel, list[ResidentModel]]:
-        known = set(network.names.values())
-        changes = plan_loras(loras, known, unet_layer_names(network.names), UNET_PREFIXES)
+        changes = self._plan_network(network, loras)
         private = patch_model(network.resident, changes, self.device, variant_of(loras))
         return private, [private]
 
     def _patch_clip(
-        self, clip: _Clip, is_pair: bool, loras: tuple[LoraRef, ...]
+        self, clip: _Clip, is_pair: bool, loras: tuple[WeightChange, ...]
     ) -> tuple[ResidentModel, list[ResidentModel]]:
-        known = [name for layer in clip.resident.layers for name in layer.parameters]
-        names = clip_layer_names(clip.kind, is_pair, known)
-        changes = plan_loras(loras, set(known), names, clip_prefixes(clip.kind, is_pair))
+        changes = self._plan_clip(clip, is_pair, loras)
         private = patch_model(clip.resident, changes, self.device, variant_of(loras))
         return private, [private]
+
+    def _plan_network(self, network: LoadedNetwork, loras: tuple[WeightChange, ...]) -> dict[str, list[Change]]:
+        known, layer_names = set(network.names.values()), unet_layer_names(network.names)
+        originals = {new: old for old, new in network.names.items()}
+        planned: dict[str, list[Change]] = {}
+        for change in loras:
+            if isinstance(change, LoraRef):
+                _append(planned, plan_loras((change,), known, layer_names, UNET_PREFIXES))
+            elif isinstance(change.other, ModelRef):
+                other = self._network(change.other.file)
+                one, two = network.facts.family, other.facts.family
+                if one != two:
+                    raise PromptError(f"models of the families {one} and {two} cannot be merged")
+                changes = self._plan_network(other, _effective(change.other.loras))
+                mixed = plan_merge(change, network.resident, other.resident, changes, originals)
+                _append(planned, {name: [weight] for name, weight in mixed.items()})
+        return planned
+
+    def _plan_clip(
+        self, clip: _Clip, is_pair: bool, loras: tuple[WeightChange, ...]
+    ) -> dict[str, list[Change]]:
+        known = [name for layer in clip.resident.layers for name in layer.parameters]
+        layer_names, prefixes = clip_layer_names(clip.kind, is_pair, known), clip_prefixes(clip.kind, is_pair)
+        planned: dict[str, list[Change]] = {}
+        for change in loras:
+            if isinstance(change, LoraRef):
+                _append(planned, plan_loras((change,), set(known), layer_names, prefixes))
+            elif isinstance(change.other, ClipRef):
+                with ExitStack() as stack:
+                    others = [each for file in change.other.files for each in self._clips(file, stack)]
+                alike = [each for each in others if each.kind == clip.kind]
+                for other in alike[-1:]:
+                    changes = self._plan_clip(other, len(others) > 1, _effective(change.other.loras))
+                    mixed = plan_merge(change, clip.resident, other.resident, changes, {})
+                    _append(planned, {name: [weight] for name, weight in mixed.items()})
+        return planned
+
+
+def _append(planned: dict[str, list[Change]], more: Mapping[str, Sequence[Change]]) -> None:
+    for name, changes in more.items():
+        planned.setdefault(name, []).extend(changes)
 
 
 def _clip_models(root: Weights) -> list[ClipFile]:
@@ -265,9 +314,9 @@ def _clip_models(root: Weights) -> list[ClipFile]:
         raise
 
 
-def _effective(loras: tuple[LoraRef, ...]) -> tuple[LoraRef, ...]:
+def _effective(loras: tuple[WeightChange, ...]) -> tuple[WeightChange, ...]:
     """Leave out LoRAs of strength zero, which change nothing."""
-    return tuple(lora for lora in loras if lora.strength != 0.0)
+    return tuple(lora for lora in loras if not isinstance(lora, LoraRef) or lora.strength != 0.0)
 
 
 def _name_of(device: torch.device) -> str:

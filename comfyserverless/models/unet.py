@@ -115,13 +115,13 @@ class LoadedUnet:
         self.names = names
         self.resident = plain.base
         self._plain = plain
-        self._facts = facts
+        self.facts = facts
         self._condition = condition
 
     def model(self, private: ResidentModel | None) -> UnetModel:
         """Return a model with the layers of the file, under private ones where there are any."""
         runner = self._plain if private is None else self._plain.with_private(private)
-        return UnetModel(runner, self._facts, self._condition)
+        return UnetModel(runner, self.facts, self._condition)
 
 
 def load_unet(

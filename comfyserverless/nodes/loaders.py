@@ -15,11 +15,35 @@ from comfyserverless.core.values import (
     LoraRef,
     ModelRef,
     VaeRef,
+    WeightChange,
 )
-from comfyserverless.graph.declaration import ChangeToken, FileCatalog, NodeDeclaration, OutputSpec
+from comfyserverless.graph.declaration import ChangeToken, FileCatalog, InputSpec, NodeDeclaration, OutputSpec
 from comfyserverless.graph.lowering import LoweringContext, NodeResult
-from comfyserverless.nodes.specs import model_file, number, socket
+from comfyserverless.nodes.specs import combo, model_file, number, socket
 from comfyserverless.nodes.taking import Inputs, take_clip, take_model
+
+_CLIP_TYPES = (
+    "stable_diffusion",
+    "stable_cascade",
+    "sd3",
+    "stable_audio",
+    "mochi",
+    "ltxv",
+    "pixart",
+    "cosmos",
+    "lumina2",
+    "wan",
+    "hidream",
+    "chroma",
+    "ace",
+    "omnigen2",
+    "qwen_image",
+    "hunyuan_image",
+    "flux2",
+    "ovis",
+)
+_OTHER_TOKENS = frozenset({"stable_cascade", "sd3", "hidream"})
+"""Types under which a CLIP file is read as something else; under all others it is what its tensors say."""
 
 _LORA_STRENGTH = {"low": -100.0, "high": 100.0, "step": 0.01}
 
@@ -36,6 +60,13 @@ async def _load_vae(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
 
 async def _load_control_net(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
     return NodeResult((ControlNetRef(ctx.find_file("controlnet", inputs["control_net_name"])),))
+
+
+async def _load_clip(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    if inputs["type"] in _OTHER_TOKENS:
+        raise PromptError(f"CLIPLoader: text encoders of the type {inputs['type']!r} are not supported")
+    file = ctx.find_file("text_encoders", inputs["clip_name"])
+    return NodeResult((ClipRef((file,), embeddings=ctx.embedding_folders()),))
 
 
 async def _load_lora(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
@@ -75,7 +106,7 @@ MAX_LORAS = 256
 """How many LoRAs one handle holds: a list that grows with every node of a chain must end."""
 
 
-def _with_lora(loras: tuple[LoraRef, ...], file: FileRef, strength: float) -> tuple[LoraRef, ...]:
+def _with_lora(loras: tuple[WeightChange, ...], file: FileRef, strength: float) -> tuple[WeightChange, ...]:
     """Append a LoRA; strength 0 changes no weight, so the handle stays equal to the one without it."""
     if strength == 0:
         return loras
@@ -102,6 +133,19 @@ NODES = (
         is_changed=file_token("vae_name", "vae"),
         inputs=(model_file("vae_name", "vae"),),
         outputs=(OutputSpec("VAE"),),
+    ),
+    NodeDeclaration(
+        name="CLIPLoader",
+        display_name="Load CLIP",
+        category="advanced/loaders",
+        lower=_load_clip,
+        is_changed=file_token("clip_name", "text_encoders"),
+        inputs=(
+            model_file("clip_name", "text_encoders"),
+            combo("type", _CLIP_TYPES),
+            InputSpec("device", ("default", "cpu"), {"advanced": True}, section="optional"),
+        ),
+        outputs=(OutputSpec("CLIP"),),
     ),
     NodeDeclaration(
         name="LoraLoader",

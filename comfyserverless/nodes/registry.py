@@ -24,6 +24,7 @@ from comfyserverless.nodes.custom_sampling import sigmas as custom_sigmas
 from comfyserverless.nodes.images import changing as image_changing
 from comfyserverless.nodes.images import combining as image_combining
 from comfyserverless.nodes.latents import changing as latent_changing
+from comfyserverless.nodes.merging import merging
 from comfyserverless.nodes.tiles import autoencoder as tiled_vae
 from comfyserverless.nodes.tiles import upscaling
 
@@ -67,6 +68,7 @@ BUILTIN: Declarations = Registry(
         *inpaint.NODES,
         *conditioning_inpainting.NODES,
         *upscaling.NODES,
+        *merging.NODES,
         *controlnet.NODES,
     )
 )

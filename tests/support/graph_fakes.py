@@ -11,7 +11,6 @@ from comfyserverless.core.ids import InvocationId, NodeId, TensorId, WorkerId
 from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS
 from comfyserverless.core.values import FileRef, Output, TensorRef, Value, select
 from comfyserverless.graph.declaration import (
-    FileChoices,
     InputSpec,
     NodeDeclaration,
     OutputSpec,
@@ -83,14 +82,7 @@ def node_class(name: str, *inputs: InputSpec, outputs: str = "IMAGE", **more: An
 
 
 #: Classes of ComfyUI that recorded prompts use and the built-in nodes lack.
-RECORDED_CLASSES = (
-    node_class(
-        "CLIPLoader",
-        InputSpec("clip_name", FileChoices("text_encoders")),
-        InputSpec("type", ("stable_diffusion", "sd3")),
-        outputs="CLIP",
-    ),
-)
+RECORDED_CLASSES: tuple[NodeDeclaration, ...] = ()
 
 
 def with_builtin(*classes: NodeDeclaration) -> Registry:

@@ -35,6 +35,7 @@ SD_FILES = (
     "loras/sdxl_style_tiny.safetensors",
     "embeddings/tinystyle.safetensors",
     "embeddings/tinyxl.safetensors",
+    "text_encoders/clip_l_tiny.safetensors",
     "upscale_models/esrgan_x2_tiny.safetensors",
     "upscale_models/esrgan_x4_tiny.safetensors",
 )

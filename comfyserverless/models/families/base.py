@@ -113,6 +113,7 @@ class LoadedNetwork(Protocol):
     names: from the tensor name in the file (without prefix) to the parameter's name; resident: its layers.
     """
 
+    facts: ModelFacts
     names: Mapping[str, str]
     resident: ResidentModel
 

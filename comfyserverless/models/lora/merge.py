@@ -11,6 +11,7 @@ from torch import Tensor
 
 from comfyserverless.core.values import LoraRef
 from comfyserverless.models.lora.files import AdapterNames, find_adapters
+from comfyserverless.models.lora.mixing import Change
 from comfyserverless.models.reading.identity import opened
 from comfyserverless.models.reading.weights import Weights
 
@@ -69,11 +70,11 @@ def plan_loras(
     return planned
 
 
-def merge(parameter: Tensor, adapters: Sequence[Adapter]) -> Tensor:
-    """Return a parameter with adapters added, in its type; summed in float32 over all files, rounded once."""
+def merge(parameter: Tensor, changes: Sequence[Change]) -> Tensor:
+    """Return a parameter with changes made, in its type; in float32 over all files, rounded once."""
     weight = parameter.detach().to(torch.float32)
-    for adapter in adapters:
-        weight = adapter.add_to(weight)
+    for change in changes:
+        weight = change.add_to(weight)
     return weight.to(parameter.dtype)
 
 

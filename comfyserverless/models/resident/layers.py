@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -49,10 +50,12 @@ class Layer(ABC):
     """One layer of one model.
 
     parameters: by name, all empty while the layer is absent; size_bytes: of the tensors; block_bytes: of the
-    block that they lie in; block: None while the layer is absent.
+    block that they lie in; block: None while the layer is absent; recipes: of the parameters that come from a
+    file as they are.
     """
 
     block: Block | None = None
+    recipes: Mapping[str, Recipe] = MappingProxyType({})
 
     def __init__(
         self, tensors: Mapping[str, tuple[tuple[int, ...], torch.dtype]], device: torch.device
@@ -87,7 +90,7 @@ class FileLayer(Layer):
 
     def __init__(self, recipes: Mapping[str, Recipe], device: torch.device) -> None:
         super().__init__({name: (recipe.shape, recipe.dtype) for name, recipe in recipes.items()}, device)
-        self._recipes = recipes
+        self.recipes = recipes
 
     def load(self, key: LayerKey, transfer: Transfer) -> Block:
         """Read the layer (see Layer.load)."""
@@ -95,12 +98,12 @@ class FileLayer(Layer):
 
     def _read(self, block: Tensor) -> None:
         by_file: dict[int, list[str]] = {}
-        for name, recipe in self._recipes.items():
+        for name, recipe in self.recipes.items():
             by_file.setdefault(id(recipe.weights), []).append(name)
         for names in by_file.values():
-            with self._recipes[names[0]].weights.reading() as file:
+            with self.recipes[names[0]].weights.reading() as file:
                 for name in names:
-                    self._recipes[name].read_into(file, self.spots[name].view(block))
+                    self.recipes[name].read_into(file, self.spots[name].view(block))
 
 
 def split_layers(

@@ -13,7 +13,7 @@ from comfyserverless.core.memory import (
     ModelMemory,
     WeightsPicture,
 )
-from comfyserverless.core.values import LoraRef
+from comfyserverless.core.values import ClipRef, LoraRef, WeightChange
 from comfyserverless.models.resident.keeper import Keeper
 from comfyserverless.models.resident.run import ResidentModel
 from comfyserverless.residency.table import ModelState
@@ -78,11 +78,18 @@ def runs_of(layers: Iterable[int]) -> LayerRuns:
     return tuple(runs)
 
 
-def variant_of(loras: Sequence[LoraRef]) -> str:
-    """Name LoRAs by file and strength, as many as people read."""
-    named = [f"{_file_name(lora.file.path)} x {lora.strength:g}" for lora in loras[:_NAMED_LORAS]]
+def variant_of(loras: Sequence[WeightChange]) -> str:
+    """Name LoRAs by file and strength, and merges by file, as many as people read."""
+    named = [_change_name(lora) for lora in loras[:_NAMED_LORAS]]
     more = [f"{len(loras) - _NAMED_LORAS} more"] if len(loras) > _NAMED_LORAS else []
     return ", ".join([*named, *more])
+
+
+def _change_name(change: WeightChange) -> str:
+    if isinstance(change, LoraRef):
+        return f"{_file_name(change.file.path)} x {change.strength:g}"
+    file = change.other.files[0] if isinstance(change.other, ClipRef) else change.other.file
+    return f"merged with {_file_name(file.path)}"
 
 
 def _file_name(path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from comfyserverless.core.errors import PromptError
-from comfyserverless.core.values import ControlNetRef, FileRef, LoraRef, VaeRef
+from comfyserverless.core.values import ClipRef, ControlNetRef, FileRef, LoraRef, VaeRef
 from comfyserverless.graph.declaration import FileChoices
 from comfyserverless.nodes.loaders import MAX_LORAS
 from comfyserverless.nodes.registry import BUILTIN
@@ -25,6 +25,17 @@ async def test_checkpoint_gives_model_text_encoder_with_embeddings_and_autoencod
 async def test_missing_checkpoint_names_file_and_folder() -> None:
     with pytest.raises(PromptError, match=r"gone.*checkpoints"):
         await lower("CheckpointLoaderSimple", ckpt_name="gone")
+
+
+async def test_a_text_encoder_of_its_own_is_the_same_under_every_type_that_reads_it_alike() -> None:
+    name = {"clip_name": "t5xxl_tiny.safetensors"}
+    clip = await output("CLIPLoader", type="stable_diffusion", **name)
+    assert clip == ClipRef(
+        (FileRef("/models/text_encoders/t5xxl_tiny.safetensors"),), "", (), None, CLIP.embeddings
+    )
+    assert await output("CLIPLoader", type="wan", device="cpu", **name) == clip
+    with pytest.raises(PromptError, match="type 'sd3' are not supported"):
+        await output("CLIPLoader", type="sd3", **name)
 
 
 async def test_vae_and_control_net_come_from_their_folders() -> None:
