@@ -248,3 +248,14 @@ class RecordsContract:
         reopened, opening = place.open(now_ms=7 * 86_400_000)
         assert opening.charged_ns == opening.charged_today_ns == {DEFAULT_TENANT: {"gpu": 6 << 40}}
         reopened.close()
+
+    def test_history_is_counted_right_within_one_commit(self, place: Place) -> None:
+        records, _ = place.open(Retention(count=3))
+        changes = [*life(waiting("a")), HistoryDropped(DEFAULT_TENANT, None)]
+        for name in ("b", "c", "c", "d"):
+            changes += life(waiting(name))
+        records.commit([*changes, HistoryDropped(DEFAULT_TENANT, (PromptId("b"),))], 0)
+        assert ids(records.history(DEFAULT_TENANT, 0, 9)) == ["c", "d"]
+        records.commit([change for name in "ef" for change in life(waiting(name))], 0)
+        assert ids(records.history(DEFAULT_TENANT, 0, 9)) == ["d", "e", "f"]
+        records.close()
