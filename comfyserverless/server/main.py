@@ -29,6 +29,7 @@ from comfyserverless.control.records.opening import records_file
 from comfyserverless.core.config import Folders, ServerConfig
 from comfyserverless.core.errors import ConfigError
 from comfyserverless.server.app import build_app
+from comfyserverless.server.broadcasts.room import raise_file_limit
 from comfyserverless.server.logs import LogTape
 
 _log = logging.getLogger(__name__)
@@ -40,6 +41,7 @@ _EVERY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
 
 def serve(config: ServerConfig, logs: LogTape) -> int:
     """Serve until SIGINT or SIGTERM; returns the exit code. Raises ConfigError for what cannot work."""
+    raise_file_limit()
     listeners = bind(config.listen, config.port)  # first: a start that fails here may have a twin that runs
     try:
         check_strangers(config, listeners)

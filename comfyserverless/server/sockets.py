@@ -204,6 +204,10 @@ class SocketHub:
         """List the open sockets."""
         return list(self._writers)
 
+    def count_of(self, tenant: TenantId) -> int:
+        """Return how many sockets of a tenant are open."""
+        return sum(socket.tenant == tenant for socket in self._writers)
+
     def tenants(self) -> set[TenantId]:
         """Return the tenants with an open socket."""
         return {socket.tenant for socket in self._writers}

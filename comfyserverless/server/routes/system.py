@@ -19,7 +19,8 @@ from comfyserverless.control.views import WorkerView
 from comfyserverless.core.config import ServerConfig
 from comfyserverless.core.ids import PromptId, TenantId
 from comfyserverless.server.access import identity_of
-from comfyserverless.server.bodies import json_response, read_object
+from comfyserverless.server.bodies import error_response, json_response, read_object
+from comfyserverless.server.broadcasts.room import sockets_per_tenant
 from comfyserverless.server.content.installed import TEMPLATES_DISTRIBUTIONS
 from comfyserverless.server.keys import CONFIG, ENGINE, HUB, LOGS, files_of, tenant_of
 from comfyserverless.server.reconnects.resuming import Standing
@@ -27,6 +28,7 @@ from comfyserverless.server.reconnects.resuming import Standing
 COMPATIBLE_VERSION = "0.8.0"
 """The ComfyUI release whose behaviour this server was compared with."""
 
+_RETRY_AFTER_S = "5"
 _KINDS = ("output", "input", "temp")
 
 
@@ -158,9 +160,14 @@ async def show_features(request: web.Request) -> web.Response:
     return json_response(server_features(request.app[CONFIG]))
 
 
-async def open_socket(request: web.Request) -> web.WebSocketResponse:
+async def open_socket(request: web.Request) -> web.StreamResponse:
     """Run a page's websocket."""
     engine, tenant = request.app[ENGINE], tenant_of(request)
+    most = sockets_per_tenant()
+    if request.app[HUB].count_of(tenant) >= most:
+        answer = error_response(f"{most} websockets are open; close some of them first", 429)
+        answer.headers["Retry-After"] = _RETRY_AFTER_S
+        return answer
 
     def look_up(sid: str) -> Standing:
         own = [record for record in engine.running(tenant) if record.client_id == sid]
