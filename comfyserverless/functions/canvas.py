@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from comfyserverless.functions.host import HostFn
+from comfyserverless.functions.limits.room import check_room
 
 _GRAY = 0.5
 
@@ -25,9 +26,11 @@ class ImageEmpty(HostFn):
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return images [batch_size, height, width, 3] of the colour 0xRRGGBB."""
+        shape = (inputs["batch_size"], inputs["height"], inputs["width"], 3)
+        check_room(shape, "images")
         color = inputs["color"]
         rgb = torch.tensor([(color >> shift & 0xFF) / 0xFF for shift in (16, 8, 0)], dtype=torch.float32)
-        return {"images": rgb.expand(inputs["batch_size"], inputs["height"], inputs["width"], 3)}
+        return {"images": rgb.expand(shape)}
 
 
 class ImageInvert(HostFn):
@@ -73,6 +76,7 @@ class ImagePad(HostFn):
         left, top, right, bottom = (inputs[side] for side in ("left", "top", "right", "bottom"))
         count, height, width, channels = images.shape
         shape = (count, top + height + bottom, left + width + right, channels)
+        check_room(shape, "images")
         padded = torch.full(shape, _GRAY)
         padded[:, top : top + height, left : left + width] = images
         mask = torch.ones(1, *shape[1:3])

@@ -26,8 +26,9 @@ from comfyserverless.functions.guided import (
 )
 from comfyserverless.functions.preview import encode_preview
 from comfyserverless.sampling.guidance import Branch
-from comfyserverless.sampling.samplers.base import UncondSampler
+from comfyserverless.sampling.samplers.base import Sampler, UncondSampler
 from comfyserverless.sampling.samplers.registry import find_sampler
+from comfyserverless.sampling.sigmas import walking
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn, Streamed
 
 PREVIEW_LATENT2RGB = "latent2rgb"
@@ -79,11 +80,7 @@ class DenoiseStep(ModelFn):
             if point.kept is not None:
                 denoised = point.kept.after(denoised)
             state = _keep_first(state, denoised)
-            if isinstance(sampler, UncondSampler) and estimate.uncond is not None:
-                walk = sampler.advance_with(state["walk"], denoised, estimate.uncond)
-            else:
-                walk = sampler.advance(state["walk"], denoised)
-            state = {**state, "walk": walk}
+            state = _advance(sampler, state, denoised, estimate.uncond)
             if inputs["single_evaluation"] or state["walk"]["step"] != step:
                 break
             if len(residuals) or uncond is not None:
@@ -98,6 +95,16 @@ class DenoiseStep(ModelFn):
             guidance = guidance_of(inputs, state["sampler"])
             upcoming = describe(evaluation, guidance, parametrization, point.x.shape[-2:])
         return {"state": state, "preview": preview, "upcoming": upcoming}
+
+
+def _advance(
+    sampler: Sampler, state: Mapping[str, Any], denoised: Tensor, uncond: Tensor | None
+) -> Mapping[str, Any]:
+    """Let the sampler go on. Raises PromptError for levels and settings that it cannot calculate with."""
+    with walking(state["sampler"]):
+        if isinstance(sampler, UncondSampler) and uncond is not None:
+            return {**state, "walk": sampler.advance_with(state["walk"], denoised, uncond)}
+        return {**state, "walk": sampler.advance(state["walk"], denoised)}
 
 
 def _keep_first(state: Mapping[str, Any], denoised: Tensor) -> Mapping[str, Any]:

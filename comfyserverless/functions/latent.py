@@ -18,6 +18,7 @@ from torch import Tensor
 from comfyserverless.core.errors import ModelFileError, PromptError
 from comfyserverless.core.values import FileRef
 from comfyserverless.functions.host import HostFn
+from comfyserverless.functions.limits.room import check_room
 from comfyserverless.functions.mask import batch_of_masks
 from comfyserverless.functions.resampling import resample
 from comfyserverless.models.reading.header import read_header
@@ -53,6 +54,7 @@ class LatentEmpty(ModelFn):
             inputs["height"] // _CELL_PX,
             inputs["width"] // _CELL_PX,
         )
+        check_room(shape, "latents")
         return {"samples": torch.zeros(shape)}
 
 
@@ -117,10 +119,11 @@ class LatentRepeat(HostFn):
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return the batch `amount` times, and its noise masks, if there are several; one stays one."""
-        amount, mask = inputs["amount"], _noise_masks(inputs["noise_mask"])
+        samples, amount, mask = inputs["samples"], inputs["amount"], _noise_masks(inputs["noise_mask"])
+        check_room((samples.shape[0] * amount, *samples.shape[1:]), "latents")
         if mask is not None and mask.shape[0] > 1:
             mask = fit_batch(mask, mask.shape[0] * amount)
-        return {"samples": inputs["samples"].repeat(amount, 1, 1, 1), "noise_mask": mask}
+        return {"samples": samples.repeat(amount, 1, 1, 1), "noise_mask": mask}
 
 
 class LatentSlice(HostFn):

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.functions.host import HostFn
+from comfyserverless.functions.limits.room import check_room
 
 CHANNELS = ("red", "green", "blue", "alpha")
 """The channels of an image, in their order."""
@@ -28,7 +29,9 @@ class MaskSolid(HostFn):
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return mask [1, height, width]."""
-        return {"mask": torch.full((1, inputs["height"], inputs["width"]), float(inputs["value"]))}
+        shape = (1, inputs["height"], inputs["width"])
+        check_room(shape, "masks")
+        return {"mask": torch.full(shape, float(inputs["value"]))}
 
 
 class MaskInvert(HostFn):

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from comfyserverless.core.errors import PromptError
+from comfyserverless.functions.limits.room import check_room
 
 _TORCH_METHODS = ("nearest-exact", "bilinear", "area", "bicubic")
 METHODS = (*_TORCH_METHODS, "bislerp", "lanczos")
@@ -21,7 +22,7 @@ def resample(x: Tensor, width: int, height: int, method: str, crop: str) -> Tens
     x: [B, C, H, W] float, any strides; unchanged. width, height: of the result, above 0. `lanczos` is for
     images: it goes through 8 bits per value and takes 1, 3 or 4 channels.
     Returns [B, C, height, width] in x's dtype. Raises PromptError for a size, method or crop that is not
-    offered.
+    offered, and what `check_room` raises.
     """
     if width < 1 or height < 1:
         raise PromptError(f"cannot scale to {width}x{height}: both sides must be at least 1")
@@ -33,6 +34,7 @@ def resample(x: Tensor, width: int, height: int, method: str, crop: str) -> Tens
         raise PromptError(f"crop {crop!r} is none of {', '.join(CROPS)}")
     if crop == "center":
         x = _crop_to_ratio(x, width, height)
+    check_room((*x.shape[:2], height, width), "pictures or latents")
     if method == "bislerp":
         return bislerp(x, width, height)
     if method == "lanczos":

@@ -23,7 +23,7 @@ from comfyserverless.sampling.noise import starting_noise
 from comfyserverless.sampling.parametrization import Parametrization
 from comfyserverless.sampling.samplers.base import Sampler
 from comfyserverless.sampling.samplers.registry import find_sampler
-from comfyserverless.sampling.sigmas import WalkRequest, walk_sigmas
+from comfyserverless.sampling.sigmas import WalkRequest, check_walk, walk_sigmas, walking
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
 
 _WALK_PORTS = (
@@ -70,14 +70,16 @@ class SampleBegin(ModelFn):
         sigmas: the levels to walk, or None to choose them by scheduler, steps, denoise and the range of steps.
         keeps_estimate: have the walk keep what `sample.end` gives out as `estimate`.
 
-        Raises PromptError for an unknown sampler or scheduler, or a latent of another family.
+        Raises PromptError for an unknown sampler or scheduler, levels that cannot be walked, or a latent of
+        another family.
         """
         facts: ModelFacts = components["facts"]
         parametrization, sampler = parametrization_of(facts), find_sampler(inputs["sampler"])
         samples = _fit_channels(inputs["latent"]["samples"], facts)
-        sigmas = inputs["sigmas"]
-        if sigmas is None:
+        if inputs["sigmas"] is None:
             sigmas = walk_sigmas(parametrization, _walk_request(sampler, inputs))
+        else:
+            sigmas = check_walk(inputs["sigmas"])
         if len(sigmas) < 2:
             return {"state": {"samples": samples}, "plan": _NO_PLAN}
         latent = to_model_units(samples, facts)
@@ -88,7 +90,9 @@ class SampleBegin(ModelFn):
             **{name: parametrization.percent_to_sigma(share) for name, share in shares.items()},
             **inputs["options"],
         }
-        state = {"sampler": inputs["sampler"], "walk": sampler.begin(x, sigmas, inputs["seed"], options)}
+        with walking(inputs["sampler"]):
+            walk = sampler.begin(x, sigmas, inputs["seed"], options)
+        state: dict[str, Any] = {"sampler": inputs["sampler"], "walk": walk}
         if inputs["keeps_estimate"]:
             state["estimate"] = {"step": -1, "x": None}
         if inputs["latent"].get("noise_mask") is not None:
@@ -186,7 +190,8 @@ def _plan(
 ) -> dict[str, Any]:
     """List the evaluations, all or, in a dynamic walk, the first."""
     guidance = guidance_of(inputs, inputs["sampler"])
-    evaluations = sampler.evaluations(sigmas, options)
+    with walking(inputs["sampler"]):
+        evaluations = sampler.evaluations(sigmas, options)
     shape = inputs["latent"]["samples"].shape
     return {
         "steps": evaluations[-1].step + 1 if evaluations else 0,

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from comfyserverless.core.errors import PromptError
+from comfyserverless.sampling.sigmas import MAX_LEVELS
 
 _LAPLACE_MARGIN = 1e-5
 _FLIPPED_ZERO = 0.0001
@@ -52,10 +53,13 @@ TRAINED_LEVELS: Mapping[str, Sequence[float]] = MappingProxyType(
 
 
 def karras(steps: int, sigma_min: float, sigma_max: float, rho: float) -> Tensor:
-    """Space sigma^(1/rho) evenly (Karras et al. 2022, equation 5). Raises PromptError for rho 0."""
+    """Space sigma^(1/rho) evenly (Karras et al. 2022, equation 5). Raises PromptError for rho 0 or near it."""
     if rho == 0:
         raise PromptError("rho is 0; allowed: above 0")
-    low, high = sigma_min ** (1 / rho), sigma_max ** (1 / rho)
+    try:
+        low, high = sigma_min ** (1 / rho), sigma_max ** (1 / rho)
+    except OverflowError:
+        raise PromptError(f"rho {rho:g} is too small for levels up to {max(sigma_min, sigma_max):g}") from None
     return _with_zero((high + torch.linspace(0, 1, steps) * (low - high)) ** rho)
 
 
@@ -120,9 +124,14 @@ SPACINGS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
 
 
 def extend(sigmas: Tensor, steps: int, start: float, end: float, spacing: str) -> Tensor:
-    """Make `steps` of each step whose first level lies in end..start (start below 0: no limit)."""
+    """Make `steps` of each step whose first level lies in end..start (start below 0: no limit).
+
+    Raises PromptError for more than MAX_LEVELS.
+    """
     if not len(sigmas):
         return sigmas
+    if len(sigmas) * steps > MAX_LEVELS:
+        raise PromptError(f"{len(sigmas)} levels times {steps} steps: allowed are {MAX_LEVELS} levels")
     start = math.inf if start < 0 else start
     shares = SPACINGS[spacing](torch.linspace(0, 1, steps + 1)[1:-1])
     parts: list[Tensor] = []

@@ -84,8 +84,12 @@ def exponential(parametrization: Parametrization, steps: int) -> Tensor:
 def beta(parametrization: Parametrization, steps: int, alpha: float = 0.6, beta: float = 0.6) -> Tensor:
     """Space the timesteps by quantiles of a beta distribution (Lee et al. 2024, arXiv 2407.12173).
 
-    Steps that fall on the same trained level are merged, so many steps give fewer levels.
+    Steps that fall on the same trained level are merged, so many steps give fewer levels. Raises PromptError
+    for shapes that are no distribution.
     """
+    for name, shape in (("alpha", alpha), ("beta", beta)):
+        if not shape > 0:
+            raise PromptError(f"{name} is {shape:g}; allowed: above 0")
     last_index = len(parametrization.sigmas) - 1
     quantiles = 1 - np.linspace(0, 1, steps, endpoint=False)
     times = np.rint(scipy.stats.beta.ppf(quantiles, alpha, beta) * last_index)

@@ -5,6 +5,9 @@ The rules are those of ComfyUI's KSampler and KSampler (Advanced) as its users k
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -53,6 +56,36 @@ def walk_sigmas(parametrization: Parametrization, request: WalkRequest) -> Tenso
     if first is not None:
         sigmas = sigmas[first:] if first < len(sigmas) - 1 else sigmas[:0]
     return sigmas.clone()
+
+
+@contextmanager
+def walking(sampler: str) -> Iterator[None]:
+    """Blame the prompt for a sampler whose arithmetic breaks down over its levels or settings.
+
+    Raises PromptError instead of an overflow, a division by zero or a singular system of equations.
+    """
+    try:
+        yield
+    except (ArithmeticError, torch.linalg.LinAlgError) as exc:  # type: ignore[attr-defined]
+        raise PromptError(f"sampler {sampler!r} cannot walk these levels with these settings: {exc}") from exc
+
+
+def check_walk(sigmas: Tensor) -> Tensor:
+    """Return levels that were made or written by somebody if samplers can walk them; they may rise.
+
+    Raises PromptError for levels that are no finite number of at least 0, or are 0 before the last one: the
+    samplers divide by each level that they start a step from. Fewer than two levels mean nothing to do.
+    """
+    if len(sigmas) < 2:
+        return sigmas
+    for place, level in enumerate(sigmas.tolist()):
+        is_last = place == len(sigmas) - 1
+        if not (math.isfinite(level) and (level > 0 or (is_last and level == 0))):
+            raise PromptError(
+                f"sigmas cannot be walked: level {place + 1} of {len(sigmas)} is {level:g}; allowed: finite"
+                " numbers above 0, and 0 at the end"
+            )
+    return sigmas
 
 
 def _strength_sigmas(parametrization: Parametrization, request: WalkRequest) -> Tensor:

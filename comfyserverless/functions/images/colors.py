@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.functions.host import HostFn
 
 # Weights of red, green and blue in brightness, and the ranges of the two differences to it (ITU-R BT.601).
@@ -52,7 +54,22 @@ class ImageFromYuv(HostFn):
     gives = "images"
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
-        """Return images [B, H, W, 3]; each part counts by the mean of its channels."""
-        y, u, v = (inputs[name].mean(dim=-1) for name in "yuv")
+        """Return images [B, H, W, 3]; each part counts by the mean of its channels.
+
+        Raises PromptError if the parts have different sizes, or numbers of images other than one.
+        """
+        y, u, v = _broadcast([inputs[name].mean(dim=-1) for name in "yuv"])
         u, v = u - _MIDDLE, v - _MIDDLE
         return {"images": torch.stack([y + 1.403 * v, y - 0.714 * v - 0.344 * u, y + 1.773 * u], dim=-1)}
+
+
+def _broadcast(parts: Sequence[Tensor]) -> Sequence[Tensor]:
+    """Repeat single images; raises PromptError if the parts do not fit each other."""
+    try:
+        shape = torch.broadcast_shapes(*(part.shape for part in parts))  # type: ignore[no-untyped-call]
+    except RuntimeError as exc:
+        sizes = ", ".join(f"{part.shape[0]} of {part.shape[2]}x{part.shape[1]}" for part in parts)
+        raise PromptError(
+            f"Y, U and V are {sizes}: images of one size, and as many or one, are needed"
+        ) from exc
+    return [part.expand(shape) for part in parts]

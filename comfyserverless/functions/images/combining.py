@@ -18,6 +18,7 @@ from comfyserverless.functions.images.fitting import (
     paste,
     repeat_to,
 )
+from comfyserverless.functions.limits.room import check_room
 
 _RGB = 3
 
@@ -188,6 +189,7 @@ def _pad_centred(images: Tensor, axis: int, length: int) -> Tensor:
         return images
     shape = list(images.shape)
     shape[axis] = length
+    check_room(shape, "images")
     padded = images.new_zeros(shape)
     padded.narrow(axis, missing // 2, images.shape[axis]).copy_(images)
     return padded
@@ -195,6 +197,7 @@ def _pad_centred(images: Tensor, axis: int, length: int) -> Tensor:
 
 def _extend(images: Tensor, count: int) -> Tensor:
     missing = count - images.shape[0]
+    check_room((count, *images.shape[1:]), "images")
     return torch.cat([images, images[-1:].repeat(missing, 1, 1, 1)]) if missing else images
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from comfyserverless.functions.limits.room import check_room
 from comfyserverless.functions.mask import batch_of_masks
 from comfyserverless.functions.resampling import resample
 
@@ -57,5 +58,6 @@ def repeat_to(batch: Tensor, count: int) -> Tensor:
     """Repeat a batch from its start, or cut it, to so many items."""
     if batch.shape[0] == count:
         return batch
+    check_room((count, *batch.shape[1:]), "batches")
     repeats = -(-count // batch.shape[0])
     return batch.repeat(repeats, *[1] * (batch.ndim - 1))[:count]

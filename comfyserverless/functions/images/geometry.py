@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from comfyserverless.functions.host import HostFn
+from comfyserverless.functions.limits.room import check_room
 from comfyserverless.functions.resampling import resample
 
 
@@ -44,7 +45,9 @@ class ImageRepeat(HostFn):
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return the batch so many times."""
-        return {"images": inputs["images"].repeat(inputs["amount"], 1, 1, 1)}
+        images, amount = inputs["images"], inputs["amount"]
+        check_room((images.shape[0] * amount, *images.shape[1:]), "images")
+        return {"images": images.repeat(amount, 1, 1, 1)}
 
 
 class ImageSlice(HostFn):
@@ -71,11 +74,13 @@ class ImageFrame(HostFn):
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return [B, height, width, C]: images as large as fit in their ratio, centred on a colour."""
         images, width, height = inputs["images"], inputs["width"], inputs["height"]
+        shape = (images.shape[0], height, width, images.shape[3])
+        check_room(shape, "images")
         scale = min(width / images.shape[2], height / images.shape[1])
         size = max(1, int(images.shape[2] * scale)), max(1, int(images.shape[1] * scale))
         scaled = resample(images.movedim(-1, 1), *size, inputs["method"], "disabled").movedim(1, -1)
         fill = 1.0 if inputs["color"] == "white" else 0.0
-        framed = torch.full((images.shape[0], height, width, images.shape[3]), fill)
+        framed = torch.full(shape, fill)
         left, top = (width - size[0]) // 2, (height - size[1]) // 2
         framed[:, top : top + size[1], left : left + size[0]] = scaled
         return {"images": framed}

@@ -216,9 +216,14 @@ class DpmAdaptive(_DpmSolver):
         return super().query(state)
 
     def advance(self, state: SamplerState, denoised: Tensor) -> SamplerState:
-        """Ask at the next stage, or end the attempt."""
+        """Ask at the next stage, or end the attempt. Raises PromptError for a walk that comes to no end."""
         t, t_end, order = level(state, state["t"]), level(state, state["t_end"]), state["order"]
         t_next = torch.minimum(t_end, t + state["h"])
+        if t_next == t or state["step"] >= _MAX_ATTEMPTS:
+            raise PromptError(
+                f"dpm_adaptive comes to no end: after {state['step']} steps the next is {state['h']:g} long;"
+                " raise rtol, atol or h_init, or lower accept_safety"
+            )
         t_down, sigma_up = _down(t, t_next, t_end, state["eta"])
         span, noises = _Span(state["x"], t, t_down), self._noises(state, denoised)
         if len(noises) < order:
@@ -256,6 +261,7 @@ _CONTROL |= {"pcoeff": 0.0, "icoeff": 1.0, "dcoeff": 0.0}
 """Options of the step-size control, and their defaults."""
 
 _LEAST_ERROR = 1e-8
+_MAX_ATTEMPTS = 10_000
 
 
 def _both_orders(span: _Span, noises: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

@@ -77,3 +77,13 @@ def test_extended_levels_lie_between_those_in_range() -> None:
 def test_settings_without_a_meaning_are_clear_errors(made: Callable[[], Tensor], message: str) -> None:
     with pytest.raises(PromptError, match=message):
         made()
+
+
+def test_rho_near_zero_is_refused() -> None:
+    with pytest.raises(PromptError, match=r"rho 0\.001 is too small"):
+        levels.karras(5, 0.1, 5000.0, 0.001)
+
+
+def test_lists_are_not_extended_without_end() -> None:
+    with pytest.raises(PromptError, match="allowed are 1000000 levels"):
+        levels.extend(torch.linspace(9, 1, 20_000), 100, -1.0, 0.0, "linear")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from safetensors.torch import load_file
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.sampling.parametrization import discrete_parametrization
-from comfyserverless.sampling.sigmas import WalkRequest, walk_sigmas
+from comfyserverless.sampling.sigmas import WalkRequest, check_walk, walk_sigmas, walking
 
 RECORDED = load_file(Path(__file__).parent / "data" / "sigmas_sd15.safetensors")
 PARAMETRIZATION = discrete_parametrization("epsilon")
@@ -70,3 +71,23 @@ def test_a_strength_that_asks_for_an_endless_schedule_is_refused_with_the_least_
 def test_the_longest_schedule_of_the_widgets_is_walked() -> None:
     request = WalkRequest("karras", 10_000, denoise=0.01)
     assert len(walk_sigmas(PARAMETRIZATION, request)) == 10_001
+
+
+@pytest.mark.parametrize(
+    "levels", [[1.0, math.nan, 0.0], [math.inf, 0.0], [-1.0, 0.0], [0.0, 0.0], [3.0, 0.0, 1.0]]
+)
+def test_levels_that_no_sampler_can_walk_are_refused(levels: list[float]) -> None:
+    with pytest.raises(PromptError, match=r"cannot be walked: level [12] of"):
+        check_walk(torch.tensor(levels))
+
+
+@pytest.mark.parametrize("levels", [[], [0.0], [5.0], [3.0, 0.0], [0.5, 3.0, 9.0], [2.0, 2.0]])
+def test_levels_may_be_few_and_may_rise(levels: list[float]) -> None:
+    given = torch.tensor(levels)
+    assert check_walk(given) is given
+
+
+@pytest.mark.parametrize("error", [OverflowError("x"), ZeroDivisionError("x"), torch.linalg.LinAlgError("x")])  # type: ignore[attr-defined]
+def test_arithmetic_that_breaks_down_is_the_fault_of_the_prompt(error: Exception) -> None:
+    with pytest.raises(PromptError, match="sampler 'lms' cannot walk these levels"), walking("lms"):
+        raise error

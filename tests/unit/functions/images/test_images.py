@@ -254,3 +254,10 @@ def test_yuv_comes_back_as_rgb() -> None:
     parts = call("image.to_yuv", images=x)
     assert torch.allclose(call("image.from_yuv", **parts)["images"], x, atol=2e-3)
     assert torch.allclose(call("image.to_yuv", images=full(0.4, 1, 1, 1, 3))["u"], torch.tensor(0.5))
+
+
+def test_parts_of_different_sizes_are_no_picture() -> None:
+    y, other = images(2, 8, 4, 3), images(1, 8, 5, 3)
+    with pytest.raises(PromptError, match="are 2 of 4x8, 1 of 5x8, 2 of 4x8: images of one size"):
+        call("image.from_yuv", y=y, u=other, v=y)
+    assert call("image.from_yuv", y=y, u=y[:1], v=y)["images"].shape == (2, 8, 4, 3)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.functions.registry import FUNCTIONS
 from comfyserverless.sampling.noise import starting_noise
 from comfyserverless.sampling.parametrization import discrete_parametrization
@@ -85,3 +86,9 @@ def test_noise_between_two_levels_is_added_in_model_units() -> None:
     assert torch.allclose(noisy, noise * 3.0 / scale)
     assert torch.equal(call("latent.noise", sigmas=torch.zeros(0), **given)["samples"], samples)
     assert torch.count_nonzero(call("latent.noise", sigmas=SIGMAS, **{**given, "seed": None})["samples"]) == 0
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.6), (0.6, 0.0)])
+def test_shapes_that_are_no_distribution_are_refused(alpha: float, beta: float) -> None:
+    with pytest.raises(PromptError, match="is 0; allowed: above 0"):
+        call("sigmas.beta", steps=3, alpha=alpha, beta=beta)

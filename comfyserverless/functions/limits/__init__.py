@@ -1,0 +1,1 @@
+"""Refuse what no machine can hold, before anything is allocated for it."""

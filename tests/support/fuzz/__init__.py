@@ -1,0 +1,1 @@
+"""Throw random requests, prompts and websocket messages at a real server, and judge what comes back."""

@@ -1,0 +1,245 @@
+"""Run graphs in this process, one call after the other: real lowerings and functions, no server, no arena.
+
+Much faster than a server, so that many graphs can be tried; what a server adds is tried apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import random
+import signal
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.saving import destination
+from comfyserverless.core import values
+from comfyserverless.core.errors import CapacityError, PromptError
+from comfyserverless.core.ids import InvocationId, NodeId, TensorId, WorkerId
+from comfyserverless.core.values import FileRef, Output, TensorRef, Value
+from comfyserverless.functions.registry import FUNCTIONS
+from comfyserverless.graph.lowering import Destination, Emitted, HiddenInputs, NodeResult, StepProgress
+from comfyserverless.graph.plan import Constant, Link, Plan
+from comfyserverless.graph.validation import validate
+from comfyserverless.models.pool import ModelPool
+from comfyserverless.nodes.registry import BUILTIN
+from comfyserverless.worker.failures import is_out_of_memory
+from tests.support.fuzz.graphs import break_graph, sound_graphs
+from tests.support.fuzz.judging import Report, folder_paths, maker_for, provide_inputs
+
+_CPU_LIMIT_S = 20.0
+
+
+class LocalRun:
+    """Run validated graphs; pool: of the models, files: where everything lies."""
+
+    def __init__(self, pool: ModelPool, files: FolderPaths) -> None:
+        self.pool, self.files = pool, files
+
+    async def run(self, graph: Any) -> bool:
+        """Run a graph; False if validation refuses it. Raises what a lowering or a function raises."""
+        found = validate(graph, BUILTIN, self.files)
+        if found.plan is None:
+            assert found.error is not None
+            json.dumps([found.error, found.node_errors])
+            return False
+        done: dict[NodeId, NodeResult] = {}
+        tensors: dict[TensorId, torch.Tensor] = {}
+        for target in found.plan.targets:
+            await self._run_node(found.plan, target, done, tensors)
+        return True
+
+    async def _run_node(
+        self,
+        plan: Plan,
+        node_id: NodeId,
+        done: dict[NodeId, NodeResult],
+        tensors: dict[TensorId, torch.Tensor],
+    ) -> None:
+        if node_id in done:
+            return
+        node, inputs = plan.nodes[node_id], {}
+        for name, source in node.inputs.items():
+            if isinstance(source, Constant):
+                inputs[name] = source.value
+            elif isinstance(source, Link):
+                await self._run_node(plan, source.source, done, tensors)
+                inputs[name] = done[source.source].outputs[source.slot]
+        context = LocalContext(self, plan, node_id, tensors)
+        with blaming(node.declaration.name):
+            result = await node.declaration.lower(context, inputs)
+            for value in result.outputs:
+                values.encode(values.replace_outputs(value, context.find))
+        outputs = tuple(values.replace_outputs(value, context.find) for value in result.outputs)
+        done[node_id] = NodeResult(outputs, result.ui)
+
+
+@contextmanager
+def blaming(name: str) -> Iterator[None]:
+    """Note the node class on an exception."""
+    try:
+        yield
+    except Exception as exc:
+        exc.add_note(f"in {name}")
+        raise
+
+
+class _Slow(BaseException):
+    """A graph takes more of the processor's time than it should."""
+
+
+def fuzz_locally(base: Path, models: Path, given: argparse.Namespace, report: Report) -> None:
+    """Run graphs for some minutes; most of them avoid samplers and autoencoders, to try more."""
+    signal.signal(signal.SIGPROF, _interrupt)
+    logging.disable(logging.WARNING)
+    for name in ("input", "output", "temp", "user", "custom_nodes"):
+        (base / name).mkdir()
+    provide_inputs(base)
+    run = LocalRun(ModelPool(torch.device("cpu")), folder_paths(base, models))
+    makers = [maker_for(base, models, given.extreme, avoids_models=avoids) for avoids in (False, True, True)]
+    names = given.nodes.split(",") if given.nodes else sorted(makers[0].classes)
+    sound, turn, until_s = sound_graphs(), 0, time.monotonic() + given.minutes * 60
+    while time.monotonic() < until_s:
+        rng = random.Random(f"{given.seed}/{turn}")
+        graph: Any = rng.choice(makers).about(rng, names[turn % len(names)])
+        if turn % 8 == 7 and not given.nodes:
+            graph = break_graph(rng, rng.choice(sound))
+        turn += 1
+        judge_locally(run, graph, report)
+
+
+def judge_locally(run: LocalRun, graph: Any, report: Report) -> None:
+    """Run a graph and note what went wrong."""
+    try:
+        graph = json.loads(json.dumps(graph).replace("\\ud800", "?"))
+    except RecursionError:  # what the server refuses when it reads it
+        return
+    signal.setitimer(signal.ITIMER_PROF, _CPU_LIMIT_S)
+    try:
+        outcome = "success" if asyncio.run(run.run(graph)) else "refused"
+    except (PromptError, CapacityError) as exc:
+        outcome = type(exc).__name__
+    except _Slow:
+        outcome = "slow"
+    except Exception as exc:  # noqa: BLE001 - the very thing that is looked for
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        outcome = "out of memory" if is_out_of_memory(exc) else "fault"
+        if outcome == "fault":
+            report.find("".join(traceback.format_exception(exc)[-4:]), graph)
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    report.counts[f"graph {outcome}"] += 1
+
+
+def _interrupt(signal_number: int, frame: object) -> None:
+    raise _Slow
+
+
+class LocalContext:
+    """Give a lowering its context; what it emits runs at once."""
+
+    preview_method = "latent2rgb"
+    embeds_metadata = True
+    split_guidance = "off"
+
+    def __init__(
+        self, run: LocalRun, plan: Plan, node_id: NodeId, tensors: dict[TensorId, torch.Tensor]
+    ) -> None:
+        self.hidden = HiddenInputs(plan.prompt, None, node_id)
+        self._run, self._tensors = run, tensors
+        self._results: dict[InvocationId, Mapping[str, Value]] = {}
+
+    def choice(self, key: str) -> bool | None:
+        """Nothing was chosen."""
+        return None
+
+    def choose(self, key: str, choice: bool) -> bool:
+        """Take the first choice."""
+        return choice
+
+    def emit(self, function: str, *, progress: StepProgress | None = None, **inputs: Value) -> Emitted:
+        """Run a function."""
+        refs = values.replace_outputs(inputs, self.find)
+        values.encode(refs)
+        called = FUNCTIONS[function]
+        components = called.load_model(refs, self._run.pool)
+        given = values.transform(refs, self._tensor)
+        with torch.inference_mode():
+            outputs = called.execute(components, **given)
+        invocation = InvocationId(f"{self.hidden.unique_id}/{len(self._results)}")
+        self._results[invocation] = self._store(dict(outputs))
+        return Emitted(invocation)
+
+    def keep_only(self, emitted: Emitted) -> None:
+        """Keep everything."""
+
+    async def result(self, output: Output) -> Value:
+        """Return a value."""
+        return self.find(output)
+
+    def find(self, output: Output) -> Value:
+        """Return the value of a symbol."""
+        return values.select(self._results[output.invocation][output.port], output.path)
+
+    def find_file(self, folder: str, name: str) -> FileRef:
+        """Find a model file."""
+        return self._run.files.find(folder, name)
+
+    def embedding_folders(self) -> tuple[str, ...]:
+        """Return the folders of textual inversions."""
+        return self._run.files.embedding_folders()
+
+    def find_input_file(self, name: str) -> FileRef:
+        """Find an uploaded file."""
+        return self._run.files.find_input(name)
+
+    def destination(self, kind: str, prefix: str, width_px: int = 0, height_px: int = 0) -> Destination:
+        """Resolve a filename prefix."""
+        base = self._run.files.base(kind)
+        return destination(base, kind, prefix, (width_px, height_px), time.localtime(0))
+
+    def staging_stem(self) -> str:
+        """Return a stem for part files."""
+        return ".part"
+
+    async def publish(self, place: Destination, staged: Sequence[str], extension: str) -> list[dict[str, str]]:
+        """Remove the files again."""
+        for path in staged:
+            os.unlink(path)
+        return []
+
+    def _tensor(self, leaf: Value) -> Any:
+        return self._tensors[leaf.id] if isinstance(leaf, TensorRef) else leaf
+
+    def _store(self, value: Any) -> Value:
+        if isinstance(value, torch.Tensor):
+            ref = TensorRef(
+                TensorId(f"w:{len(self._tensors)}"),
+                tuple(value.shape),
+                str(value.dtype).removeprefix("torch."),
+                value.numel() * value.element_size(),
+                WorkerId("w"),
+                0,
+            )
+            self._tensors[ref.id] = value.clone()
+            return ref
+        if isinstance(value, Mapping):
+            return {key: self._store(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._store(item) for item in value]
+        if hasattr(value, "lengths") and hasattr(value, "elements"):
+            lists: dict[str, list[Any]] = {key: [None] * length for key, length in value.lengths.items()}
+            for key, index, element in value.elements:
+                lists[key][index] = self._store(element)
+            return lists
+        values.encode(value)
+        return cast("Value", value)
