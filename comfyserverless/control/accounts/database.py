@@ -89,7 +89,10 @@ class AccountDatabase:
                 "SELECT tenant, weight, max_queued, max_running, max_request_bytes, models, is_operator,"
                 " is_disabled, max_gpu_s_per_day FROM accounts ORDER BY tenant"
             ).fetchall()
-        return {TenantId(row[0]): _account(row, tuple(tokens.get(row[0], ()))) for row in rows}
+        try:
+            return {TenantId(row[0]): _account(row, tuple(tokens.get(row[0], ()))) for row in rows}
+        except (TypeError, ValueError) as exc:  # changed by hand: columns take values of any type
+            raise ConfigError(f"The accounts file {self._path} holds what is no account: {exc}") from exc
 
     def _add_columns(self) -> None:
         """Bring a file up to date that was made before there were these settings."""

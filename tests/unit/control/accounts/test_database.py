@@ -100,3 +100,17 @@ def test_file_without_accounts_is_like_none(tmp_path: Path) -> None:
     database.put(BOB)
     assert has_accounts(path)
     database.close()
+
+
+@pytest.mark.parametrize("change", ["max_queued = 'many'", "models = '{'", "models = '5'", "weight = 'heavy'"])
+def test_row_that_was_changed_by_hand_is_a_mistake_that_is_told(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "a.sqlite3"
+    database = AccountDatabase(path)
+    database.put(Account(TenantId("alice")))
+    other = sqlite3.connect(path)
+    with other:
+        other.execute(f"UPDATE accounts SET {change}")
+    other.close()
+    with pytest.raises(ConfigError, match="no account"):
+        database.read()
+    database.close()
