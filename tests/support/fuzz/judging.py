@@ -19,6 +19,7 @@ from comfyserverless.control.files import FolderPaths
 from comfyserverless.core.config import Folders
 from comfyserverless.graph.declaration import FileChoices
 from tests.support.client import Client
+from tests.support.fuzz import values
 from tests.support.fuzz.graphs import ROOT, GraphMaker, declarations
 
 OURS = frozenset(
@@ -31,6 +32,9 @@ OURS = frozenset(
     }
 )
 """Types of errors that say what is wrong with a prompt, or what there is too little of."""
+
+TINY_ONLY = "Expected more than 1 value per channel"
+"""What torch says of a latent of one cell in a network whose groups have one channel, as only tiny ones do."""
 
 HANGS_AFTER_S = 60.0
 ENDS_WITHIN_S = 20.0
@@ -46,7 +50,8 @@ class Report:
 
     def find(self, what: str, by: Any) -> None:
         """Note a finding."""
-        self.findings.append((what, by if isinstance(by, str) else json.dumps(by)[:20_000]))
+        shown = by if isinstance(by, str) else values.dumped(by).decode()[:20_000]
+        self.findings.append((what, shown))
         if self.is_loud:
             self.say("FINDING {}\n    {}".format(*self.findings[-1]))
 
@@ -117,7 +122,7 @@ async def judge_prompt(client: Client, graph: Any, report: Report) -> str:
 
 
 async def _outcome(client: Client, graph: Any, report: Report) -> str:
-    body = json.dumps({"prompt": graph, "client_id": client.client_id})
+    body = values.dumped({"prompt": graph, "client_id": client.client_id})
     headers = {"Content-Type": "application/json"}
     async with client.session.post("/prompt", data=body, headers=headers) as answer:
         text = await answer.text()
@@ -127,7 +132,10 @@ async def _outcome(client: Client, graph: Any, report: Report) -> str:
     prompt_id = json.loads(text)["prompt_id"]
     entry = await _wait(client, prompt_id)
     if entry is None:
-        report.find(await _describe_hang(client, prompt_id), graph)
+        running = await _interrupt(client, prompt_id)
+        if running is None:
+            return "long"  # much work on few cores is no fault
+        report.find(f"HANGS, also after an interrupt; runs {str(running)[:500]}", graph)
         return "hangs"
     status = entry["status"]
     if status["status_str"] == "success":
@@ -137,7 +145,7 @@ async def _outcome(client: Client, graph: Any, report: Report) -> str:
         report.find(f"ended without an execution_error: {status}", graph)
         return "lost"
     kind, said = failures[0]["exception_type"], failures[0]["exception_message"].strip()
-    if kind not in OURS or not said:
+    if TINY_ONLY not in said and (kind not in OURS or not said):
         where = "".join(failures[0]["traceback"][-2:])
         report.find(f"{failures[0]['node_type']} {kind}: {said[:500]}\n{where}", graph)
     return str(kind).rpartition(".")[2]
@@ -169,17 +177,22 @@ async def _wait(client: Client, prompt_id: str) -> dict[str, Any] | None:
     return None
 
 
-async def _describe_hang(client: Client, prompt_id: str) -> str:
-    """Interrupt a prompt that takes too long, and tell whether that helps."""
-    workers = (await client.get("/comfyserverless/workers"))["workers"]
-    running = [each for worker in workers for each in worker["running"]]
+async def _interrupt(client: Client, prompt_id: str) -> list[str] | None:
+    """Interrupt a prompt that takes long; returns None if that ends it, else what runs."""
     await client.post("/interrupt", {"prompt_id": prompt_id})
+    await client.post("/queue", {"delete": [prompt_id]})
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(ENDS_WITHIN_S):
-            while prompt_id not in await client.get(f"/history/{prompt_id}"):  # noqa: ASYNC110 - a real server
+            while await _is_open(client, prompt_id):  # noqa: ASYNC110 - a real server
                 await asyncio.sleep(0.1)
-            return f"took longer than {HANGS_AFTER_S:g} s, ended by an interrupt; ran {str(running)[:500]}"
-    return f"HANGS, also after an interrupt; runs {str(running)[:500]}"
+            return None
+    workers = (await client.get("/comfyserverless/workers"))["workers"]
+    return [each for worker in workers for each in worker["running"]]
+
+
+async def _is_open(client: Client, prompt_id: str) -> bool:
+    queue = await client.get("/queue")
+    return any(entry[1] == prompt_id for entries in queue.values() for entry in entries)
 
 
 async def worker_ids(client: Client) -> list[Any]:

@@ -35,7 +35,7 @@ from comfyserverless.models.pool import ModelPool
 from comfyserverless.nodes.registry import BUILTIN
 from comfyserverless.worker.failures import is_out_of_memory
 from tests.support.fuzz.graphs import break_graph, sound_graphs
-from tests.support.fuzz.judging import Report, folder_paths, maker_for, provide_inputs
+from tests.support.fuzz.judging import TINY_ONLY, Report, folder_paths, maker_for, provide_inputs
 
 _CPU_LIMIT_S = 20.0
 
@@ -133,7 +133,8 @@ def judge_locally(run: LocalRun, graph: Any, report: Report) -> None:
         outcome = "slow"
     except Exception as exc:  # noqa: BLE001 - the very thing that is looked for
         signal.setitimer(signal.ITIMER_PROF, 0)
-        outcome = "out of memory" if is_out_of_memory(exc) else "fault"
+        is_meant = is_out_of_memory(exc) or TINY_ONLY in str(exc)
+        outcome = "too large or too small" if is_meant else "fault"
         if outcome == "fault":
             report.find("".join(traceback.format_exception(exc)[-4:]), graph)
     signal.setitimer(signal.ITIMER_PROF, 0)

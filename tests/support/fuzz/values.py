@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -101,3 +102,11 @@ def mutate(rng: random.Random, given: Any) -> Any:
         place = rng.randrange(len(given))
         return [*given[:place], mutate(rng, given[place]), *given[place + 1 :]]
     return value(rng)
+
+
+def dumped(given: Any) -> bytes:
+    """Return JSON; something as deep for what is too deep to be written by this process."""
+    try:
+        return json.dumps(given).encode()
+    except RecursionError:
+        return b'{"prompt": {"1": ' + b"[" * 5000 + b"]" * 5000 + b"}}"

@@ -313,3 +313,12 @@ def test_sa_solver_walks_levels_that_lie_too_close_for_single_precision(name: st
     x = torch.full((1, 1, 1, 1), 5.0)
     result = solve(SAMPLERS[name], x, sigmas.float())
     torch.testing.assert_close(result, x * float(sigmas[-1] / 10.0), rtol=1e-3, atol=0.0)
+
+
+@pytest.mark.parametrize("options", [{"h_init": 0.0}, {"accept_safety": 100.0}])
+def test_adaptive_walk_that_comes_to_no_end_is_refused(
+    options: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("comfyserverless.sampling.samplers.dpm_solver._MAX_ATTEMPTS", 20)
+    with pytest.raises(PromptError, match=r"comes to no end: after \d+ steps .* raise rtol, atol or h_init"):
+        solve(SAMPLERS["dpm_adaptive"], torch.ones(1, 1, 2, 2), torch.tensor([8.0, 0.5, 0.0]), options)
