@@ -16,9 +16,9 @@ from comfyserverless.functions.images.fitting import (
     fit_mask,
     fit_size,
     paste,
-    repeat_to,
 )
 from comfyserverless.functions.limits.room import check_room
+from comfyserverless.sampling.guidance import fit_batch
 
 _RGB = 3
 
@@ -127,8 +127,8 @@ class ImageJoinAlpha(HostFn):
         images = inputs["images"]
         masks = fit_mask(inputs["alpha"], *images.shape[1:3])
         count = max(images.shape[0], masks.shape[0])
-        rgb = repeat_to(images[..., :_RGB], count)
-        return {"images": torch.cat([rgb, 1.0 - repeat_to(masks, count)[..., None]], dim=-1)}
+        rgb = fit_batch(images[..., :_RGB], count)
+        return {"images": torch.cat([rgb, 1.0 - fit_batch(masks, count)[..., None]], dim=-1)}
 
 
 _FILLS: Mapping[str, tuple[float, float, float]] = MappingProxyType(

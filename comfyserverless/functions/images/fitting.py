@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from comfyserverless.functions.limits.room import check_room
 from comfyserverless.functions.mask import batch_of_masks
 from comfyserverless.functions.resampling import resample
+from comfyserverless.sampling.guidance import fit_batch
 
 
 def fit_channels(images: Tensor, channels: int) -> Tensor:
@@ -42,22 +42,13 @@ def paste(destination: Tensor, source: Tensor, mask: Tensor | None, left: int, t
     seen, resized to the source, everywhere if None.
     """
     result = destination.clone()
-    source = repeat_to(source, result.shape[0])
+    source = fit_batch(source, result.shape[0])
     part = result[..., top : top + source.shape[2], left : left + source.shape[3]]
     if mask is None:
         shown = torch.ones(1, 1, *source.shape[2:])
     else:
         scaled = functional.interpolate(batch_of_masks(mask)[:, None], size=source.shape[2:], mode="bilinear")
-        shown = repeat_to(scaled, source.shape[0])
+        shown = fit_batch(scaled, source.shape[0])
     shown = shown[..., : part.shape[2], : part.shape[3]]
     part.copy_(shown * source[..., : part.shape[2], : part.shape[3]] + (1.0 - shown) * part)
     return result
-
-
-def repeat_to(batch: Tensor, count: int) -> Tensor:
-    """Repeat a batch from its start, or cut it, to so many items."""
-    if batch.shape[0] == count:
-        return batch
-    check_room((count, *batch.shape[1:]), "batches")
-    repeats = -(-count // batch.shape[0])
-    return batch.repeat(repeats, *[1] * (batch.ndim - 1))[:count]

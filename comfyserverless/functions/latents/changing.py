@@ -10,8 +10,9 @@ from torch import Tensor
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.functions.host import HostFn
-from comfyserverless.functions.images.fitting import paste, repeat_to
+from comfyserverless.functions.images.fitting import paste
 from comfyserverless.functions.resampling import resample
+from comfyserverless.sampling.guidance import fit_batch
 
 _AXES: Mapping[str, int] = {"x": -1, "y": -2}
 
@@ -156,7 +157,7 @@ class LatentConcat(HostFn):
         Raises PromptError if their other sides differ.
         """
         first, name = inputs["first"], inputs["axis"]
-        second = repeat_to(inputs["second"], first.shape[0])
+        second = fit_batch(inputs["second"], first.shape[0])
         _check_channels(first, second)
         axis = _axis(name.removeprefix("-"))
         across = -3 - axis
@@ -205,7 +206,7 @@ def _fit(samples: Tensor, like: Tensor, method: str) -> Tensor:
     _check_channels(like, samples)
     if samples.shape[-2:] != like.shape[-2:]:
         samples = resample(samples, like.shape[-1], like.shape[-2], method, "center")
-    return repeat_to(samples, like.shape[0])
+    return fit_batch(samples, like.shape[0])
 
 
 def _check_channels(first: Tensor, second: Tensor) -> None:

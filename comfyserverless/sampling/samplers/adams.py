@@ -34,19 +34,20 @@ _EQUAL_STEPS = {1: ((1,), 1), 2: ((3, -1), 2), 3: ((23, -16, 5), 12), 4: ((55, -
 class _Multistep(OneEvaluationSampler):
     """Step with a weighted sum of the newest slopes; level 0 takes the estimate itself.
 
-    state adds `slopes`: up to MAX_ORDER - 1 slopes of the steps before, newest first.
+    state adds `slopes`: up to order - 1 slopes of the steps before, newest first. Option: order (MAX_ORDER).
     """
 
     def begin(self, x: Tensor, sigmas: Tensor, seed: int, options: SamplerOptions) -> SamplerState:
         """Return the first state."""
-        return {**super().begin(x, sigmas, seed, options), "slopes": []}
+        order = int(options.get("order", MAX_ORDER))
+        return {**super().begin(x, sigmas, seed, options), "slopes": [], "order": order}
 
     def step(self, state: SamplerState, denoised: Tensor) -> SamplerState:
         """Return the latent one level down, and the slopes."""
         x, sigmas, i = state["x"], levels(state), state["step"]
         slopes = [derivative(x, sigmas[i], denoised), *state["slopes"]]
         x = denoised if sigmas[i + 1] == 0 else self.combine(x, sigmas, i, slopes)
-        return {"x": x, "slopes": slopes[: MAX_ORDER - 1]}
+        return {"x": x, "slopes": slopes[: state["order"] - 1]}
 
     @abstractmethod
     def combine(self, x: Tensor, sigmas: Tensor, i: int, slopes: Sequence[Tensor]) -> Tensor:

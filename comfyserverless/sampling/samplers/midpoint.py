@@ -34,9 +34,9 @@ def _middle(sigma: Tensor, sigma_next: Tensor) -> Tensor:
     return sigma.log().lerp(sigma_next.log(), R).exp()
 
 
-def _lambda_middle(sigma: Tensor, sigma_next: Tensor) -> Tensor:
+def _lambda_middle(sigma: Tensor, sigma_next: Tensor, r: float = R) -> Tensor:
     lambda_s = half_log_snr(sigma)
-    return lambda_s + R * (half_log_snr(sigma_next) - lambda_s)
+    return lambda_s + r * (half_log_snr(sigma_next) - lambda_s)
 
 
 class Dpm2(StagedSampler):
@@ -151,7 +151,7 @@ class Dpmpp2SAncestralCfgPp(UncondSampler, Dpmpp2SAncestral):
 
 
 class DpmppSde(StagedSampler):
-    """SDE-DPM-Solver++(2S) with Brownian noise. Options: eta (1), s_noise (1).
+    """SDE-DPM-Solver++(2S) with Brownian noise. Options: eta (1), s_noise (1), r (R): where the midpoint is.
 
     on_cpu: noise of the CPU generator, the same on every machine; otherwise of the latent's device. state adds
     `noise`: what repeats the Brownian motion.
@@ -166,6 +166,7 @@ class DpmppSde(StagedSampler):
             **super().begin(x, sigmas, seed, options),
             "eta": float(options.get("eta", 1.0)),
             "s_noise": float(options.get("s_noise", 1.0)),
+            "r": float(options.get("r", R)),
             "noise": begin_brownian(x, sigmas, seed, self.on_cpu),
         }
 
@@ -175,16 +176,18 @@ class DpmppSde(StagedSampler):
         if state["stage"] == 0:
             if sigmas[i + 1] == 0:
                 return finish(state, denoised)
-            lambda_mid = _lambda_middle(sigmas[i], sigmas[i + 1])
+            lambda_mid = _lambda_middle(sigmas[i], sigmas[i + 1], state["r"])
             x_2 = self._jump(state, level_at(lambda_mid), lambda_mid, denoised)
             return ask(state, x_2, level_at(lambda_mid), denoised=denoised)
-        fac = 1 / (2 * R)
+        fac = 1 / (2 * state["r"])
         estimate = (1 - fac) * state["kept"]["denoised"] + fac * denoised
         return finish(state, self._jump(state, sigmas[i + 1], half_log_snr(sigmas[i + 1]), estimate))
 
     def inner_levels(self, sigmas: Tensor, step: int, options: SamplerOptions) -> list[Tensor]:
         """Return the middle in lambda of a step that does not end at level 0."""
-        return [] if sigmas[step + 1] == 0 else [level_at(_lambda_middle(sigmas[step], sigmas[step + 1]))]
+        if sigmas[step + 1] == 0:
+            return []
+        return [level_at(_lambda_middle(sigmas[step], sigmas[step + 1], float(options.get("r", R))))]
 
     def _jump(self, state: SamplerState, sigma_to: Tensor, lambda_t: Tensor, estimate: Tensor) -> Tensor:
         """Return the latent at a lower level: an exponential step below it, and noise back up to it."""

@@ -38,7 +38,8 @@ class SaSolver(StagedSampler):
     """SA-Solver with tau = eta between two levels and 0 outside of them. Options beside eta and s_noise:
 
     start_sigma, end_sigma (none: no noise): the levels between which noise is added; predictor_order (3),
-    corrector_order (4). use_pece: evaluate again at the corrected latent.
+    corrector_order (4); simple_order_2 (false): the simpler weights of appendix D for two nodes. use_pece:
+    evaluate again at the corrected latent.
 
     `x` is the predicted latent. state adds `models`: the latest estimates, newest last; `x_base`: the corrected
     latent one level up; `tau` and `added`: the noise scale of the last predictor and the noise that it added.
@@ -58,6 +59,7 @@ class SaSolver(StagedSampler):
             "end_sigma": float(options.get("end_sigma", 0.0)),
             "predictor_order": int(options.get("predictor_order", PREDICTOR_ORDER)),
             "corrector_order": int(options.get("corrector_order", CORRECTOR_ORDER)),
+            "is_simple": bool(options.get("simple_order_2", False)),
             "models": [],
             "x_base": None,
             "tau": 0.0,
@@ -95,7 +97,7 @@ class SaSolver(StagedSampler):
         """Return the latent at this level, from the one a level up and the estimates up to here."""
         sigmas, i = levels(state), state["step"]
         lambdas = half_log_snr(sigmas)
-        step = _Step(sigmas[i - 1], sigmas[i], lambdas[i - 1], lambdas[i], state["tau"])
+        step = _Step(sigmas[i - 1], sigmas[i], lambdas[i - 1], lambdas[i], state["tau"], state["is_simple"])
         x = step.move(state["x_base"], models, lambdas[i + 1 - len(models) : i + 1])
         return x if state["added"] is None else x + state["added"]
 
@@ -109,7 +111,7 @@ class SaSolver(StagedSampler):
             order = min(order, len(sigmas) - 2 - i)
         lambdas = half_log_snr(sigmas)
         tau = self._tau(state, float(sigmas[i + 1]))
-        step = _Step(sigmas[i], sigmas[i + 1], lambdas[i], lambdas[i + 1], tau)
+        step = _Step(sigmas[i], sigmas[i + 1], lambdas[i], lambdas[i + 1], tau, state["is_simple"])
         x_next = step.move(x, models[-order:], lambdas[i + 1 - order : i + 1])
         changes: SamplerState = {"models": models, "x_base": x, "tau": tau, "added": None}
         if tau > 0 and state["s_noise"] > 0:
@@ -128,22 +130,37 @@ class SaSolver(StagedSampler):
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One step from (sigma_s, lambda_s) to (sigma_t, lambda_t) with noise scale tau."""
+    """One step from (sigma_s, lambda_s) to (sigma_t, lambda_t) with noise scale tau.
+
+    is_simple: two nodes have weights that are right to the order of the step only.
+    """
 
     sigma_s: Tensor
     sigma_t: Tensor
     lambda_s: Tensor
     lambda_t: Tensor
     tau: float
+    is_simple: bool
 
     def move(self, x: Tensor, models: list[Tensor], at: Tensor) -> Tensor:
         """Return x at sigma_t without noise; models: estimates at the lambdas `at`, oldest first."""
         alpha_t = self.sigma_t * self.lambda_t.exp()
-        weights = alpha_t * self._integrals(at)
+        is_simple = self.is_simple and len(at) == 2
+        weights = alpha_t * (self._simple_weights(at) if is_simple else self._integrals(at))
         combined = torch.tensordot(torch.stack(models, dim=1), weights.to(x), dims=([1], [0]))
         h = self.lambda_t - self.lambda_s
         moved: Tensor = self.sigma_t / self.sigma_s * (-(self.tau**2) * h).exp() * x + combined
         return moved
+
+    def _simple_weights(self, at: Tensor) -> Tensor:
+        """Return the weights of two nodes, older first (paper, appendix D, implementation details)."""
+        c, h = 1 + self.tau**2, self.lambda_t - self.lambda_s
+        whole = -(-h * c).expm1()
+        if at[-1] == self.lambda_t:  # a corrector, which knows the estimate at the end of the step
+            newer = 0.5 * c * h
+            return torch.stack([whole - newer, newer])
+        older = 0.5 * c * h**2 / (at[-2] - self.lambda_s)
+        return torch.stack([older, whole - older])
 
     def _integrals(self, at: Tensor) -> Tensor:
         """Return the weight of each node: V^T w = moments makes w exact for polynomials through the nodes."""
