@@ -59,6 +59,12 @@ async def until_ready(server: RunningServer) -> None:
     await until(is_ready)
 
 
+def parent_of(pid: int) -> int:
+    """Return the process that started a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"^PPid:\s+(\d+)", status, re.MULTILINE).group(1))  # type: ignore[union-attr]
+
+
 class Scrape:
     """What one reading of `/metrics` holds."""
 
@@ -169,15 +175,21 @@ async def test_server_without_workers_is_alive_and_not_ready_until_one_is_back(s
     await until_ready(server)
     before = await scrape(served)
     async with Client(server.url, token=tokens["ops"]) as ops:
-        for worker in (await ops.get("/comfyserverless/workers"))["workers"]:
+        (worker,) = (await ops.get("/comfyserverless/workers"))["workers"]
+        zygote = parent_of(worker["pid"])
+        # A new worker is there within a moment: it is made to wait, so that every machine sees it.
+        os.kill(zygote, signal.SIGSTOP)
+        try:
             os.kill(worker["pid"], signal.SIGKILL)
 
-        async def is_unready() -> bool:
-            return await ready(server) == (503, ["No worker is ready"])
+            async def is_unready() -> bool:
+                return await ready(server) == (503, ["No worker is ready"])
 
-        await until(is_unready)
-        async with ops.session.get("/healthz") as answer:
-            assert answer.status == 200
+            await until(is_unready)
+            async with ops.session.get("/healthz") as answer:
+                assert answer.status == 200
+        finally:
+            os.kill(zygote, signal.SIGCONT)
         await until_ready(server)
     after = await scrape(served)
     for name in ("workers_lost_total", "worker_restarts_total"):
