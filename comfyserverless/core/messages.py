@@ -13,7 +13,7 @@ from comfyserverless.core.memory import MemoryPicture
 from comfyserverless.core.modelfn import FunctionSpec, Lane
 from comfyserverless.core.zygote import IslandPlace
 
-LINK_VERSION = 4
+LINK_VERSION = 5
 
 
 class DeviceInfo(msgspec.Struct, frozen=True):
@@ -196,11 +196,71 @@ class WorkerStats(msgspec.Struct, frozen=True, tag="stats"):
     memory: MemoryPicture | None = None
 
 
+class HostQuestion(msgspec.Struct, frozen=True, tag="question"):
+    """Control -> node host: answer this, beside what runs. payload: value tree; kinds are those of
+    `core.hosting`."""
+
+    id: int
+    kind: str
+    payload: bytes
+
+
+class HostAnswer(msgspec.Struct, frozen=True, tag="answer"):
+    """Node host -> control, once for each HostQuestion; error: why there is no payload, empty if there is
+    one."""
+
+    id: int
+    payload: bytes
+    error: str = ""
+
+
+class HostRequest(msgspec.Struct, frozen=True, tag="request"):
+    """Node host -> control: do this for an invocation that runs here; kinds are those of
+    `host.bridge.Bridge.ask`."""
+
+    id: int
+    invocation: InvocationId
+    kind: str
+    payload: bytes
+
+
+class HostReply(msgspec.Struct, frozen=True, tag="reply"):
+    """Control -> node host, once for each HostRequest, unless its invocation ended before.
+
+    error_type: dotted, empty if it went well; error: the message.
+    """
+
+    id: int
+    payload: bytes
+    error_type: str = ""
+    error: str = ""
+
+
+class HostNotice(msgspec.Struct, frozen=True, tag="notice"):
+    """Node host -> control, no answer: something to show; kinds are those of `core.hosting`."""
+
+    kind: str
+    payload: bytes
+    invocation: InvocationId | None = None
+
+
 ToWorker = (
-    Welcome | IslandReady | PeerArena | RunInvocation | CancelInvocation | FreeTensors | UnloadModels | Shutdown
+    HostQuestion
+    | HostReply
+    | Welcome
+    | IslandReady
+    | PeerArena
+    | RunInvocation
+    | CancelInvocation
+    | FreeTensors
+    | UnloadModels
+    | Shutdown
 )
 FromWorker = (
-    Hello
+    HostAnswer
+    | HostRequest
+    | HostNotice
+    | Hello
     | JoinIsland
     | InvocationPublished
     | InvocationDone

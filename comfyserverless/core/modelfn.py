@@ -13,10 +13,12 @@ from typing import Literal
 
 import msgspec
 
-Lane = Literal["gpu", "cpu"]
-"""Which executor of a worker runs a function: `gpu` for model compute (on any device), `cpu` for host work."""
+Lane = Literal["gpu", "cpu", "pack", "async"]
+"""Which executor runs a function: `gpu` for model compute (on any device), `cpu` for host work, both of a
+worker; `pack` for nodes of custom packs, one at a time, and `async` for those whose functions are coroutines,
+of the node host."""
 
-LANES: tuple[Lane, ...] = ("gpu", "cpu")
+LANES: tuple[Lane, ...] = ("gpu", "cpu", "pack", "async")
 
 
 class Port(msgspec.Struct, frozen=True):
@@ -234,3 +236,23 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
         )
     }
 )
+
+
+HOST_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
+    {
+        spec.name: spec
+        for spec in (
+            _spec("pack.call", "pack", "node method calls about", "answers"),
+            _spec("pack.call_async", "async", "node method calls about", "answers"),
+        )
+    }
+)
+"""What the node host runs. Ports:
+
+node {id, class_type}; method `execute` or `check_lazy_status`; calls: one dict of arguments by name for each
+mapped call, in order; about: {prompt_id, tenant, client_id, preview_method, prompt, extra_pnginfo, extra_data,
+places {input, output, temp, user}, dynprompt {parents, display, real}, hidden {argument: TAG}};
+answers: one dict for each call, {result: list of output values, ui: dict or None, expand: API graph or None,
+blocked: None or {message: text or None}}; for check_lazy_status {names: list of input names that are needed}.
+Of a slot with OUTPUT_IS_LIST the output value is a list. An item of result may be {"__blocked__": text or
+None}, and, with expand, {"__link__": [node id, slot]}."""

@@ -23,6 +23,12 @@ Value = Any
 
 Scalar = str | int | float | bool | None
 
+PYTHON_PATCH = "python"
+"""Patch: callables and objects of a custom pack. Argument `path`: a file named by its content's digest that
+holds a cloudpickle of {model_options: dict as ComfyUI's, only what differs from an untouched model;
+object_patches: dict of dotted name -> object}; it lives as long as the server. At most one per handle, the last
+among its patches."""
+
 
 class TensorRef(msgspec.Struct, frozen=True, tag="tensor"):
     """Point at an immutable tensor in a worker's arena.
@@ -130,8 +136,20 @@ class PublishedRef(msgspec.Struct, frozen=True, tag="published"):
     data: bytes
 
 
+class ObjectRef(msgspec.Struct, frozen=True, tag="object"):
+    """Stand for a Python object of a custom pack, which stays in the node host that made it.
+
+    It is held and freed like a tensor. type_name: of its class, for people.
+    """
+
+    id: TensorId
+    worker: WorkerId
+    type_name: str
+
+
 HANDLE_TYPES = (
     TensorRef,
+    ObjectRef,
     FileRef,
     LoraRef,
     Patch,
@@ -143,7 +161,17 @@ HANDLE_TYPES = (
     PublishedRef,
 )
 Handle = Union[  # noqa: UP007
-    TensorRef, FileRef, LoraRef, Patch, ModelRef, ClipRef, VaeRef, ControlNetRef, UpscaleRef, PublishedRef
+    TensorRef,
+    ObjectRef,
+    FileRef,
+    LoraRef,
+    Patch,
+    ModelRef,
+    ClipRef,
+    VaeRef,
+    ControlNetRef,
+    UpscaleRef,
+    PublishedRef,
 ]
 _LITERALS = frozenset({type(None), bool, int, float, str, bytes})
 

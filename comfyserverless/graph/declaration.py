@@ -55,12 +55,16 @@ InputType = str | tuple[str, ...] | FileChoices | InputChoices
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """One declared input: name, type, options in ComfyUI's words (default, min, max, step, tooltip ...)."""
+    """One declared input: name, type, options in ComfyUI's words (default, min, max, lazy, rawLink, tooltip ...).
+
+    matches_any: it takes links of any type, whatever the type is called.
+    """
 
     name: str
     type: InputType
     options: Mapping[str, Any] = field(default_factory=dict)
     section: Section = "required"
+    matches_any: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +74,21 @@ class OutputSpec:
     type: str
     name: str = ""
     tooltip: str = ""
+    is_list: bool = False
+    matches_any: bool = False
 
 
 Lowering = Callable[[LoweringContext, Mapping[str, Value]], Awaitable[NodeResult]]
 """Turn a node's input values (declared inputs that were given) into invocations and output values."""
+
+LowerCalls = Callable[[LoweringContext, Sequence[Mapping[str, Value]]], Awaitable[Sequence[NodeResult]]]
+"""Lower all mapped calls of a node at once, one result for each; for nodes that run in the node host."""
+
+LazyCheck = Callable[[LoweringContext, Sequence[Mapping[str, Value]]], Awaitable[Sequence[str]]]
+"""check_lazy_status: which lazy inputs are needed now, given the mapped calls with None for what is not there."""
+
+DynamicInputs = Callable[[Mapping[str, Any]], Sequence[InputSpec]]
+"""The inputs of a node whose inputs depend on what was submitted (the raw `inputs` object)."""
 
 ChangeToken = Callable[[FileCatalog, Mapping[str, Any]], Any]
 """IS_CHANGED: a comparable token of constant inputs (linked ones are None); nan means always run."""
@@ -102,6 +117,13 @@ class NodeDeclaration:
     check_inputs: InputCheck | None = None
     checked_inputs: frozenset[str] = frozenset()
     not_idempotent: bool = False
+    input_is_list: bool = False
+    is_async: bool = False
+    lower_calls: LowerCalls | None = None
+    check_lazy: LazyCheck | None = None
+    dynamic_inputs: DynamicInputs | None = None
+    info: Mapping[str, Any] | None = None
+    """The entry of `/object_info` if it is not to be made from the fields above (classes of packs)."""
 
 
 class Declarations(Protocol):

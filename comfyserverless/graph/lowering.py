@@ -56,11 +56,37 @@ class HiddenInputs:
 
 
 @dataclass(frozen=True, slots=True)
+class Items:
+    """Several values on one edge: a consumer runs once for each, unless it takes lists (INPUT_IS_LIST).
+
+    One value is written without this; none or many need it.
+    """
+
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """Stand where a value would be: whoever gets it does not run, and passes it on (ExecutionBlocker).
+
+    message: shown once as an error at the first consumer that is held up; None for silence.
+    """
+
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeResult:
-    """What a node gives: one value per declared output, and the ui dict of an output node (else None)."""
+    """What one call of a node gives: one value per declared output, and a ui dict or None.
+
+    outputs: of a slot that is declared as a list, `Items`; `Blocked` may stand for any value; with `expand` a
+    `plan.Link` into it. Fewer than declared are fine as long as nobody needs the missing ones. expand: nodes in
+    API form that are to run first, their ids unlike any other of the prompt.
+    """
 
     outputs: Sequence[Value] = ()
     ui: Mapping[str, list[Any]] | None = field(default=None)
+    expand: Mapping[str, Any] | None = field(default=None)
 
 
 class LoweringContext(Protocol):

@@ -1,0 +1,122 @@
+"""Name what the control process and the node host say to each other beside invocations; all are value trees.
+
+Questions (control -> host), none of which waits for a node that runs:
+
+- `describe` {nodes: [{id, class_type, inputs: names -> literal, None for a link}]} -> {id: description, None
+  for an unknown class}: calls INPUT_TYPES afresh, and expands inputs that depend on what was submitted.
+- `check` {nodes: [{id, class_type, inputs: names -> literal, None for a link; input_types: names -> type of the
+  source}]}
+  -> {id: [[input name or "", problem text], ...]}: VALIDATE_INPUTS, only for nodes whose description has a
+  validator.
+- `changed` {nodes: [{id, class_type, inputs}], about} -> {id: token}: IS_CHANGED; a token is a literal tree,
+  NaN: always.
+- `prompt` {body: JSON text of a POST /prompt} -> {body: JSON text}: on-prompt handlers.
+- `object_info` {class_type or None} -> {class: ComfyUI's entry}: of all pack classes.
+- `forget` {nodes: [[tenant, node id, class_type]]} -> None: their instances are not needed any more.
+
+Notices (host -> control):
+
+- `catalog`, once after loading: `Catalog` as a tree. - `progress` {value, maximum, node_id, preview bytes or
+  None}.
+- `text` {text, node_id}. - `send` {event, data, client_id}.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class PackReport(msgspec.Struct, frozen=True):
+    """What became of one pack at loading. error: one line, empty if it was imported.
+
+    missing: pip requirements that are not installed; web_folder: absolute, empty if it has none; web_name: of
+    its files below /extensions.
+    """
+
+    name: str
+    path: str
+    seconds: float
+    error: str = ""
+    classes: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    web_name: str = ""
+    web_folder: str = ""
+
+
+class RouteInfo(msgspec.Struct, frozen=True):
+    """A route that a pack added: method (`*` for any), aiohttp path with {names}; twinned: it is also below
+    /api."""
+
+    method: str
+    path: str
+    twinned: bool
+    pack: str = ""
+
+
+class Catalog(msgspec.Struct, frozen=True):
+    """What the packs bring. classes: descriptions (see `NodeInfo`) by class name.
+
+    http: unix socket on which the host serves the routes; empty if there are none. web_folders: /extensions
+    name -> absolute folder, those that packs added by hand too.
+    """
+
+    packs: tuple[PackReport, ...]
+    classes: dict[str, NodeInfo]
+    routes: tuple[RouteInfo, ...] = ()
+    http: str = ""
+    web_folders: dict[str, str] = {}
+    has_prompt_handlers: bool = False
+
+
+class InputInfo(msgspec.Struct, frozen=True):
+    """One input of a pack's class. type: a type name, or the choices of a combo; options: JSON values.
+
+    matches_any: the type object says that it differs from no type (a wildcard), in whatever words.
+    """
+
+    name: str
+    type: str | list[Any]
+    options: dict[str, Any] = {}
+    section: str = "required"
+    matches_any: bool = False
+
+
+class OutputInfo(msgspec.Struct, frozen=True):
+    """One output slot of a pack's class."""
+
+    type: str
+    name: str = ""
+    tooltip: str = ""
+    is_list: bool = False
+    matches_any: bool = False
+
+
+class ValidatorInfo(msgspec.Struct, frozen=True):
+    """What a class's VALIDATE_INPUTS asks for by name; takes_all: it has **kwargs."""
+
+    names: tuple[str, ...] = ()
+    takes_all: bool = False
+    takes_types: bool = False
+
+
+class NodeInfo(msgspec.Struct, frozen=True):
+    """A pack's class, V1 or V3, as the control process needs it; info: ComfyUI's object_info entry.
+
+    hidden: argument -> TAG. is_v3: NodeOutput and schema conventions hold. expands: V3 needs it to be true.
+    """
+
+    name: str
+    inputs: tuple[InputInfo, ...]
+    outputs: tuple[OutputInfo, ...]
+    hidden: dict[str, str]
+    info: dict[str, Any]
+    output_node: bool = False
+    input_is_list: bool = False
+    is_async: bool = False
+    not_idempotent: bool = False
+    has_change_token: bool = False
+    has_lazy_check: bool = False
+    validator: ValidatorInfo | None = None
+    is_v3: bool = False
