@@ -55,9 +55,10 @@ InputType = str | tuple[str, ...] | FileChoices | InputChoices
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """One declared input: name, type, options in ComfyUI's words (default, min, max, lazy, rawLink, tooltip ...).
+    """One declared input: name, type, options in ComfyUI's words (default, min, max, lazy, rawLink, tooltip
+    ...).
 
-    matches_any: it takes links of any type, whatever the type is called.
+    matches_any: it takes links of any type, whatever its type is called.
     """
 
     name: str
@@ -85,7 +86,8 @@ LowerCalls = Callable[[LoweringContext, Sequence[Mapping[str, Value]]], Awaitabl
 """Lower all mapped calls of a node at once, one result for each; for nodes that run in the node host."""
 
 LazyCheck = Callable[[LoweringContext, Sequence[Mapping[str, Value]]], Awaitable[Sequence[str]]]
-"""check_lazy_status: which lazy inputs are needed now, given the mapped calls with None for what is not there."""
+"""check_lazy_status: which lazy inputs are needed now, given the mapped calls with None for what is not
+there."""
 
 DynamicInputs = Callable[[Mapping[str, Any]], Sequence[InputSpec]]
 """The inputs of a node whose inputs depend on what was submitted (the raw `inputs` object)."""
