@@ -28,6 +28,32 @@ from typing import Any
 import msgspec
 
 
+class FolderInfo(msgspec.Struct, frozen=True):
+    """A key of model folders: absolute search paths in order, and extensions (none: every file)."""
+
+    paths: tuple[str, ...]
+    extensions: tuple[str, ...]
+
+
+class HostSettings(msgspec.Struct, frozen=True):
+    """Control -> node host, at its start: what packs can ask about the server.
+
+    models: the folder that packs put models into; folders: of models by key, as the control process sees
+    them, extra paths included; flags: ComfyUI's arguments by name, those that are not at their default;
+    argv: the server's own; address, port: of its page; http: where to make the unix socket that serves the
+    routes of packs, empty for none.
+    """
+
+    base: str
+    models: str
+    folders: dict[str, FolderInfo] = {}
+    flags: dict[str, Any] = {}
+    argv: tuple[str, ...] = ()
+    address: str = "127.0.0.1"
+    port: int = 8188
+    http: str = ""
+
+
 class PackReport(msgspec.Struct, frozen=True):
     """What became of one pack at loading. error: one line, empty if it was imported.
 

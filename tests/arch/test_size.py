@@ -21,7 +21,9 @@ FOLDER_MODULES = 15
 CORE_MODULES = 10
 
 #: What is larger on purpose: path, or path::name, below the package -> (limit, reason).
-EXCEPTIONS: dict[str, tuple[int, str]] = {}
+EXCEPTIONS: dict[str, tuple[int, str]] = {
+    "core": (11, "what the control process and the node host say to each other is a contract of both towers"),
+}
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 FOLDERS = sorted({module.parent for module in MODULES})

@@ -1,0 +1,1 @@
+"""Answer `comfy.model_management`: the devices of this process and what is on them."""

@@ -1,0 +1,1 @@
+"""Answer `comfy.cli_args`."""

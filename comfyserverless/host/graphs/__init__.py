@@ -1,0 +1,1 @@
+"""Build the graphs that nodes expand to."""

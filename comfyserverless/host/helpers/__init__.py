@@ -1,0 +1,1 @@
+"""Functions on tensors, state dicts and progress that packs use as a library."""

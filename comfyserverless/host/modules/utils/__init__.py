@@ -1,0 +1,1 @@
+"""ComfyUI's `utils`, as far as packs use it."""

@@ -1,0 +1,1 @@
+"""Serve the routes of packs, and send what they send."""
