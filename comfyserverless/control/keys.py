@@ -28,7 +28,12 @@ _WEIGHTS = (ModelRef, ClipRef, VaeRef, ControlNetRef, UpscaleRef)
 
 @lru_cache(maxsize=4096)
 def weight_key(handle: WeightsRef) -> str:
-    """Return a key that is equal for equal handles (same file, LoRAs and patches), and names the files."""
+    """Return a key that is equal for handles of the same weights (file and LoRAs), and names the files.
+
+    Patches act where a model is evaluated; they neither load nor move anything.
+    """
+    if isinstance(handle, ModelRef) and handle.patches:
+        return weight_key(msgspec.structs.replace(handle, patches=()))
     digest = hashlib.blake2b(msgspec.msgpack.encode(handle), digest_size=12).hexdigest()
     return weight_label(_file_names(handle), digest)
 

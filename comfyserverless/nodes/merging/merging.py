@@ -27,7 +27,9 @@ SharesOf = Callable[[Inputs], Shares]
 
 def merged(first: _Handle, second: _Handle, shares: Shares) -> _Handle:
     """Return the first handle with the second mixed in. Raises PromptError if that makes too many."""
-    changes = (*first.loras, MergeRef(second, shares))
+    # Patches act where a model is evaluated: those of the second would only hide that its weights are known.
+    other = msgspec.structs.replace(second, patches=()) if isinstance(second, ModelRef) else second
+    changes = (*first.loras, MergeRef(other, shares))
     if sum(_merges(change) for change in changes) > MAX_MERGES:
         raise PromptError(f"More than {MAX_MERGES} models are merged into one")
     return msgspec.structs.replace(first, loras=changes)

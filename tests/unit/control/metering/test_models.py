@@ -6,7 +6,7 @@ import pytest
 
 from comfyserverless.control.keys import weight_key
 from comfyserverless.control.metering.models import model_name
-from comfyserverless.core.values import ClipRef, ControlNetRef, FileRef, LoraRef, ModelRef, VaeRef
+from comfyserverless.core.values import ClipRef, ControlNetRef, FileRef, LoraRef, ModelRef, Patch, VaeRef
 
 BASE = FileRef("/models/checkpoints/a@b.safetensors")
 LORA = LoraRef(FileRef("/models/loras/ink.safetensors"), 0.5)
@@ -37,3 +37,8 @@ def test_long_names_are_cut_and_key_what_they_stand_for() -> None:
     assert len(set(keys)) == len(files)
     assert max(map(len, keys)) < 200
     assert len(model_name(keys)) <= 160
+
+
+def test_patches_share_the_key_of_the_unpatched_model() -> None:
+    patched = ModelRef(BASE, patches=(Patch("freeu", (("b1", 1.1),)),))
+    assert weight_key(patched) == weight_key(ModelRef(BASE))

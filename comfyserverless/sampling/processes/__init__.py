@@ -1,0 +1,1 @@
+"""Noise processes that model patches put in place of a model's own, and what networks may predict."""
