@@ -10,9 +10,11 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from comfyserverless.control.dispatch import Call, Dispatcher, Observer
+from comfyserverless.control.execution.classes import NodeClasses, OwnClasses
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.guidance.choices import Choices
 from comfyserverless.control.keys import cost_key, weight_keys
@@ -20,12 +22,15 @@ from comfyserverless.control.records.saves import RunPublisher
 from comfyserverless.control.saving import destination, remove_parts
 from comfyserverless.core.errors import InvariantError, WorkerError
 from comfyserverless.core.ids import InvocationId, NodeId, PromptId, TenantId
-from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS
+from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS, HOST_FUNCTIONS
 from comfyserverless.core.values import FileRef, Output, Value, outputs_in
 from comfyserverless.graph.lowering import Destination, Emitted, HiddenInputs, StepProgress
+from comfyserverless.nodes.registry import BUILTIN
 from comfyserverless.scheduling.events import InvocationSpec
 
 PREVIEW_PORT = "preview"
+
+_FUNCTIONS = {**BUILTIN_FUNCTIONS, **HOST_FUNCTIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +38,7 @@ class RunServices:
     """What the nodes of a run share; all but files and publisher are those of all runs.
 
     preview_method: for prompts that do not ask for one. split_guidance: `off`, `on`, or `auto`: as choices say.
-    staging_tag: this server's, in names of part files.
+    staging_tag: this server's, in names of part files. classes: of this run, for nodes that expansions add.
     """
 
     dispatcher: Dispatcher
@@ -44,38 +49,49 @@ class RunServices:
     split_guidance: str
     choices: Choices
     staging_tag: str
+    classes: NodeClasses = field(default_factory=lambda: OwnClasses(BUILTIN))
 
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
     """Whose invocations these are. preview_method: `none` or `latent2rgb`, for this run.
 
-    priority: the higher, the earlier among the invocations of the tenant.
+    priority: the higher, the earlier among the invocations of the tenant. node, node_class: what they are
+    counted for: of what an expansion has added the submitted node that it comes from.
     """
 
     run: PromptId
     tenant: TenantId
     preview_method: str
     priority: int = 0
+    node: NodeId | None = None
+    node_class: str = ""
 
 
-StepListener = Callable[[StepProgress, bytes | None], None]
+class NodeListener(Protocol):
+    """Who is told what a node has to show while it runs; node: another node that it is about, None for
+    itself."""
+
+    def on_step(self, step: StepProgress, preview: bytes | None, node: NodeId | None = None) -> None:
+        """Note that a step is done, or what a pack's node says of its progress."""
+
+    def on_text(self, text: str, node: NodeId | None = None) -> None:
+        """Note a text to be shown at a node."""
 
 
 class NodeContext:
     """Implement graph.lowering.LoweringContext for one node of one run.
 
-    on_step: told when an invocation with progress is done, with its preview if it has one.
+    listener: told when an invocation with progress is done, with its preview if it has one.
     """
 
     def __init__(
-        self, services: RunServices, identity: RunIdentity, hidden: HiddenInputs, on_step: StepListener
+        self, services: RunServices, identity: RunIdentity, hidden: HiddenInputs, listener: NodeListener
     ) -> None:
         self._services = services
         self._identity = identity
         self._hidden = hidden
-        self._node_class = str(hidden.prompt[hidden.unique_id]["class_type"])
-        self._on_step = on_step
+        self._listener = listener
         self._count = 0
         #: what was emitted and is held for the lowering
         self._pinned: list[InvocationId] = []
@@ -114,7 +130,7 @@ class NodeContext:
 
     def emit(self, function: str, *, progress: StepProgress | None = None, **inputs: Value) -> Emitted:
         """Submit an invocation and return its symbols. Raises InvariantError for wrong ports."""
-        declared = BUILTIN_FUNCTIONS[function]
+        declared = _FUNCTIONS[function]
         names = {port.name for port in declared.inputs}
         if names != inputs.keys():
             raise InvariantError(f"{function} takes {sorted(names)}, got {sorted(inputs)}")
@@ -125,12 +141,12 @@ class NodeContext:
         needs = _producers(output for (_, output), lazy in zip(outputs, is_lazy, strict=True) if not lazy)
         overlapping = _producers(output for (_, output), lazy in zip(outputs, is_lazy, strict=True) if lazy)
         weights = weight_keys(inputs.values())
-        node: NodeId = self._hidden.unique_id
+        node, real = self._hidden.unique_id, self._identity.node or self._hidden.unique_id
         spec = InvocationSpec(
             id=InvocationId(f"{self._identity.run}/{node}/{self._count}"),
             run=self._identity.run,
             tenant=self._identity.tenant,
-            node=node,
+            node=real,
             function=function,
             lane=declared.lane,
             cost_key=cost_key(function, weights),
@@ -138,7 +154,7 @@ class NodeContext:
             callback_needs=tuple(each for each in overlapping if each not in needs),
             weights=weights,
             is_step=progress is not None,
-            node_class=self._node_class,
+            node_class=self._identity.node_class,
             priority=self._identity.priority,
         )
         self._count += 1
@@ -154,6 +170,14 @@ class NodeContext:
         tag = f"{self._identity.run}/{self._hidden.unique_id}/{self._count}"
         digest = hashlib.blake2b(tag.encode(), digest_size=12).hexdigest()
         return f".{self._services.staging_tag}-{digest}"
+
+    def report(self, progress: StepProgress, preview: bytes | None = None, node: NodeId | None = None) -> None:
+        """Show progress of this node, or of another one that runs, now."""
+        self._listener.on_step(progress, preview, node)
+
+    def show_text(self, text: str, node: NodeId | None = None) -> None:
+        """Show a text at this node, or at another one."""
+        self._listener.on_text(text, node)
 
     def keep_only(self, emitted: Emitted) -> None:
         """Give back the pins of all that was emitted before; what follows needs this one only."""
@@ -210,7 +234,7 @@ class NodeContext:
             if error is not None and not self._failed.done():
                 self._failed.set_result(error)
             if error is None and progress is not None:
-                self._on_step(progress, outputs.get(PREVIEW_PORT))
+                self._listener.on_step(progress, outputs.get(PREVIEW_PORT))
             if self._unfinished == 0 or self._failed.done():
                 self._idle.set()
 

@@ -162,7 +162,7 @@ class Dispatcher:
         if call is None or message.invocation in self._results:
             if checkpoint_s is not None:
                 self._recovery.drop(message.invocation)
-            self._free(unused([ref for ref in values.tensor_refs(outputs) if ref.worker == worker]))
+            self._free(unused([ref for ref in values.held_refs(outputs) if ref.worker == worker]))
             return
         holders = self._results.put(message.invocation, outputs)
         name, now_s = message.invocation, self._clock()

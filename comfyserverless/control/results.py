@@ -10,17 +10,28 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from comfyserverless.core.ids import InvocationId, TensorId, WorkerId
-from comfyserverless.core.values import Output, TensorRef, Value, replace_outputs, select, tensor_refs
+from comfyserverless.core.values import (
+    ObjectRef,
+    Output,
+    TensorRef,
+    Value,
+    held_refs,
+    replace_outputs,
+    select,
+)
 
 Freed = dict[WorkerId, list[TensorId]]
+
+Held = TensorRef | ObjectRef
+"""What a result keeps in a process: both kinds are mentioned, counted and freed alike."""
 
 
 class ResultTable:
     """Own the value trees of results."""
 
     def __init__(self) -> None:
-        #: all and only invocations whose result is materialised now, with the tensors it mentions.
-        self._results: dict[InvocationId, tuple[Mapping[str, Value], list[TensorRef]]] = {}
+        #: all and only invocations whose result is materialised now, with the tensors and objects it mentions.
+        self._results: dict[InvocationId, tuple[Mapping[str, Value], list[Held]]] = {}
         #: tensor -> mentions over all results above, never 0.
         self._mentions: dict[TensorId, int] = {}
 
@@ -36,7 +47,7 @@ class ResultTable:
 
     def put(self, invocation: InvocationId, outputs: Mapping[str, Value]) -> tuple[WorkerId, ...]:
         """Store a result; returns the workers that hold its tensors, in first-mention order."""
-        refs = tensor_refs(outputs)
+        refs = held_refs(outputs)
         self._results[invocation] = (outputs, refs)
         holders: dict[WorkerId, None] = {}
         for ref in refs:
@@ -72,7 +83,8 @@ class ResultTable:
         """Return how much of a worker's arena results take, all or those of some invocations."""
         chosen = self._results if among is None else among
         refs = (ref for each in chosen for ref in self._results.get(each, ({}, []))[1])
-        return sum({ref.id: ref.size_bytes for ref in refs if ref.worker == worker}.values())
+        tensors = {ref.id: ref.size_bytes for ref in refs if type(ref) is TensorRef and ref.worker == worker}
+        return sum(tensors.values())
 
 
 class ResultWaiters:
@@ -99,8 +111,8 @@ class ResultWaiters:
             future.cancel()
 
 
-def unused(refs: list[TensorRef]) -> Freed:
-    """Group tensors by owner: what to free when a result arrives that nobody wants."""
+def unused(refs: list[Held]) -> Freed:
+    """Group tensors and objects by owner: what to free when a result arrives that nobody wants."""
     freed: Freed = {}
     for ref in refs:
         freed.setdefault(ref.worker, []).append(ref.id)

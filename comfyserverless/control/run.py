@@ -46,6 +46,7 @@ from comfyserverless.core.values import Value
 from comfyserverless.graph.frontier import Frontier
 from comfyserverless.graph.lowering import HiddenInputs, NodeResult, StepProgress
 from comfyserverless.graph.plan import Link, Plan, PlanNode
+from comfyserverless.graph.questions import token_questions
 from comfyserverless.graph.signature import signatures
 
 log = logging.getLogger(__name__)
@@ -122,9 +123,11 @@ class Run:
             dispatcher.unpin(self._borrowed.pop(node), self.record.prompt_id)
         return bool(spent or returned)
 
-    def read(self) -> None:
+    async def read(self) -> None:
         """Compute the cache signatures (before the cache is pruned for this run)."""
-        self.signatures = signatures(self.plan, self._services.files)
+        questions = token_questions(self.plan.nodes.values(), self.plan.prompt)
+        tokens = await self._services.classes.tokens(questions) if questions else {}
+        self.signatures = signatures(self.plan, self._services.files, tokens)
 
     async def execute(self) -> None:
         """Run to the end and report it; raises nothing but cancellation."""
@@ -194,11 +197,25 @@ class Run:
             first = self._first.setdefault(signature, node.id)
             if first != node.id:
                 return
-        hidden = HiddenInputs(self.plan.prompt, self.record.extra_data.get("extra_pnginfo"), node.id)
-        identity = RunIdentity(self._key, self.record.tenant, self._preview_method(), self.record.priority)
-        context = NodeContext(
-            self._services, identity, hidden, lambda step, preview: self._on_step(node.id, step, preview)
+        record = self.record
+        hidden = HiddenInputs(
+            self.plan.prompt,
+            record.extra_data.get("extra_pnginfo"),
+            node.id,
+            extra_data=record.extra_data,
+            prompt_id=record.prompt_id,
+            client_id=record.client_id,
+            tenant=record.tenant,
         )
+        identity = RunIdentity(
+            self._key,
+            record.tenant,
+            self._preview_method(),
+            record.priority,
+            node=node.id,
+            node_class=node.declaration.name,
+        )
+        context = NodeContext(self._services, identity, hidden, _Listener(self, node.id))
         run = self._nodes[node.id] = NodeRun(node, context)
         run.task = asyncio.create_task(self._lower(run))
 
@@ -291,7 +308,8 @@ class Run:
         for out in self._cache.put(self.signatures[run.node.id], entry):
             dispatcher.unpin(out.invocations, run.node.id)
 
-    def _on_step(self, node: NodeId, step: StepProgress, preview: bytes | None) -> None:
+    def on_step(self, node: NodeId, step: StepProgress, preview: bytes | None) -> None:
+        """Show a step of a node, or keep it until the node's turn."""
         run = self._nodes[node]
         if self.record.ended_ms is not None:
             return  # a step that was on its way when the run was interrupted
@@ -364,3 +382,18 @@ class Run:
         if wanted in (None, "default"):
             wanted = self._services.preview_method
         return "none" if wanted == "none" else "latent2rgb"
+
+
+class _Listener:
+    """Tell a run what one of its nodes has to show."""
+
+    def __init__(self, run: Run, node: NodeId) -> None:
+        self._run = run
+        self._node = node
+
+    def on_step(self, step: StepProgress, preview: bytes | None, node: NodeId | None = None) -> None:
+        """Pass a step on."""
+        self._run.on_step(self._node, step, preview)
+
+    def on_text(self, text: str, node: NodeId | None = None) -> None:
+        """Pass a text on."""

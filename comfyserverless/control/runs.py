@@ -171,7 +171,7 @@ class Runs:
         record = run.record
         try:
             await self._prompts.begin(record)
-            run.read()
+            await run.read()
             self._caches.retain(cache, self._signatures_in_use(record.tenant))
             await run.execute()
         except Exception as exc:

@@ -96,8 +96,8 @@ class NodeProgress(RunEvent):
     """A node reached `value` of `maximum`; a preview of the same step comes as NodePreview right after."""
 
     node: NodeId
-    value: int
-    maximum: int
+    value: float
+    maximum: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -212,14 +212,24 @@ def transform(value: Value, leaf: Callable[[Value], Value]) -> Value:
 def tensor_refs(value: Value) -> list[TensorRef]:
     """List the tensors that a value tree holds, in tree order, repeats included."""
     found: list[TensorRef] = []
-    _collect(value, TensorRef, found)
+    _collect(value, _TENSORS, found)
+    return found
+
+
+def held_refs(value: Value) -> list[TensorRef | ObjectRef]:
+    """List what a value tree holds that takes up room in some process: tensors, and objects of the node host.
+
+    In tree order, repeats included.
+    """
+    found: list[TensorRef | ObjectRef] = []
+    _collect(value, _HELD, found)
     return found
 
 
 def outputs_in(value: Value) -> list[Output]:
     """List the symbols of unfinished work that a value tree holds, in tree order."""
     found: list[Output] = []
-    _collect(value, Output, found)
+    _collect(value, _OUTPUTS, found)
     return found
 
 
@@ -238,10 +248,15 @@ def replace_outputs(value: Value, resolve: Callable[[Output], Value]) -> Value:
     return resolve(value) if kind is Output else value
 
 
-def _collect(value: Value, wanted: type, found: list[Any]) -> None:
-    """Append the leaves of one type; the plain loop matters, since this runs several times a step."""
+_TENSORS = (TensorRef,)
+_HELD = (TensorRef, ObjectRef)
+_OUTPUTS = (Output,)
+
+
+def _collect(value: Value, wanted: tuple[type, ...], found: list[Any]) -> None:
+    """Append the leaves of these types; the plain loop matters, since this runs several times a step."""
     kind = type(value)
-    if kind is wanted:
+    if kind in wanted:
         found.append(value)
     elif kind is list:
         for item in value:

@@ -7,7 +7,7 @@ Declarations are read-only data. Choices that depend on files are computed when 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from comfyserverless.core.values import FileRef, Value
@@ -90,18 +90,47 @@ LazyCheck = Callable[[LoweringContext, Sequence[Mapping[str, Value]]], Awaitable
 there."""
 
 DynamicInputs = Callable[[Mapping[str, Any]], Sequence[InputSpec]]
-"""The inputs of a node whose inputs depend on what was submitted (the raw `inputs` object)."""
+"""The inputs of a node whose inputs depend on what was submitted (the raw `inputs` object).
+
+Raises ValueError for names that cannot be.
+"""
 
 ChangeToken = Callable[[FileCatalog, Mapping[str, Any]], Any]
 """IS_CHANGED: a comparable token of constant inputs (linked ones are None); nan means always run."""
 
 InputCheck = Callable[[FileCatalog, Mapping[str, Any]], Mapping[str, str]]
-"""VALIDATE_INPUTS: problem text by input name; the named inputs of `checked_inputs` skip the combo check."""
+"""VALIDATE_INPUTS: problem text by input name; the named inputs of `checked_inputs` skip the combo check.
+
+The name "" stands for every input that the check was given: its text is repeated for each.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteCheck:
+    """VALIDATE_INPUTS of a class whose code is elsewhere: `validate` asks for its answer (see `questions`).
+
+    names: the inputs that it names, whose bounds and choices are left to it; takes_all: all of them.
+    takes_types: it is told the types of links, which are left to it then.
+    """
+
+    names: frozenset[str] = frozenset()
+    takes_all: bool = False
+    takes_types: bool = False
+
+    def covers(self, name: str) -> bool:
+        """Tell whether bounds and choices of an input are left to it."""
+        return self.takes_all or name in self.names
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDeclaration:
-    """A node class: everything `/object_info`, validation, caching and lowering need to know of it."""
+    """A node class: everything `/object_info`, validation, caching and lowering need to know of it.
+
+    Inputs may have the options `lazy` (a link is followed only if `check_lazy` asks for it) and `rawLink` (the
+    lowering gets the link itself: [node id, slot]). takes_undeclared_links: links to inputs that are not
+    declared are arguments too. has_remote_token: IS_CHANGED is asked elsewhere (see `questions`), for every
+    run.
+    """
 
     name: str
     lower: Lowering
@@ -124,8 +153,21 @@ class NodeDeclaration:
     lower_calls: LowerCalls | None = None
     check_lazy: LazyCheck | None = None
     dynamic_inputs: DynamicInputs | None = None
+    takes_undeclared_links: bool = False
+    remote_check: RemoteCheck | None = None
+    has_remote_token: bool = False
     info: Mapping[str, Any] | None = None
     """The entry of `/object_info` if it is not to be made from the fields above (classes of packs)."""
+
+
+def declared_for(declaration: NodeDeclaration, submitted: Mapping[str, Any]) -> NodeDeclaration:
+    """Return the declaration of one node: with the inputs that it has for what was submitted.
+
+    Raises what its `dynamic_inputs` raises.
+    """
+    if declaration.dynamic_inputs is None:
+        return declaration
+    return replace(declaration, inputs=tuple(declaration.dynamic_inputs(submitted)), dynamic_inputs=None)
 
 
 class Declarations(Protocol):

@@ -18,8 +18,8 @@ from comfyserverless.core.values import FileRef, Output, Value
 class StepProgress:
     """Report `value` of `maximum` on the node when the invocation ends (KSampler steps)."""
 
-    value: int
-    maximum: int
+    value: float
+    maximum: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +46,48 @@ class Destination:
     kind: str
 
 
+@dataclass(slots=True)
+class Lineage:
+    """The nodes that expansions have added to a prompt while it runs; it grows, and belongs to the run.
+
+    nodes: in API form by id. parents: whose expansion added a node; displays: where the page shows it; reals:
+    the submitted node that it descends from. Submitted nodes are in none of them.
+    """
+
+    nodes: dict[NodeId, Mapping[str, Any]] = field(default_factory=dict)
+    parents: dict[NodeId, NodeId] = field(default_factory=dict)
+    displays: dict[NodeId, NodeId] = field(default_factory=dict)
+    reals: dict[NodeId, NodeId] = field(default_factory=dict)
+
+    def parent(self, node: NodeId) -> NodeId | None:
+        """Return the node whose expansion added a node, None for a submitted one."""
+        return self.parents.get(node)
+
+    def display(self, node: NodeId) -> NodeId:
+        """Return the node at which the page shows a node: itself if it was submitted."""
+        return self.displays.get(node, node)
+
+    def real(self, node: NodeId) -> NodeId:
+        """Return the submitted node that a node is or descends from."""
+        return self.reals.get(node, node)
+
+
 @dataclass(frozen=True, slots=True)
 class HiddenInputs:
-    """What ComfyUI's hidden inputs give a node: the validated prompt, the workflow metadata, its own id."""
+    """What ComfyUI's hidden inputs give a node: the validated prompt, the workflow metadata, its own id.
+
+    lineage: of nodes that were added while the prompt runs. extra_data, prompt_id, client_id, tenant: of the
+    submission.
+    """
 
     prompt: Mapping[str, Any]
     extra_pnginfo: Mapping[str, Any] | None
     unique_id: NodeId
+    lineage: Lineage = field(default_factory=Lineage)
+    extra_data: Mapping[str, Any] = field(default_factory=dict)
+    prompt_id: str = ""
+    client_id: str | None = None
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +116,9 @@ class NodeResult:
 
     outputs: of a slot that is declared as a list, `Items`; `Blocked` may stand for any value; with `expand` a
     `plan.Link` into it. Fewer than declared are fine as long as nobody needs the missing ones. expand: nodes in
-    API form that are to run first, their ids unlike any other of the prompt.
+    API form that are to run first, their ids unlike any other of the prompt; constants among their inputs may
+    be any values. What names tensors or objects of the node host has to name them as `Output`s (also inside
+    `expand`), or they are freed with the invocation that made them.
     """
 
     outputs: Sequence[Value] = ()
@@ -116,6 +153,12 @@ class LoweringContext(Protocol):
 
     def emit(self, function: str, *, progress: StepProgress | None = None, **inputs: Value) -> Emitted:
         """Submit an invocation at once and return its symbols; every declared input port must be given."""
+
+    def report(self, progress: StepProgress, preview: bytes | None = None, node: NodeId | None = None) -> None:
+        """Show progress of this node (or of another one that runs) now; preview: an encoded picture."""
+
+    def show_text(self, text: str, node: NodeId | None = None) -> None:
+        """Show a text at this node (or at another one) while it runs."""
 
     def keep_only(self, emitted: Emitted) -> None:
         """Say that of all that was emitted so far, later calls will use the results of this one only.

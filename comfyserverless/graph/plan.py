@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from comfyserverless.core.ids import NodeId
 from comfyserverless.graph.declaration import NodeDeclaration
+
+if TYPE_CHECKING:
+    from comfyserverless.graph.questions import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class Plan:
 class Validation:
     """The outcome of validating a prompt, in ComfyUI's error shapes.
 
+    questions: what validators elsewhere have to say before this is final; see `validate`.
     plan: None if nothing can run; error: the prompt-level error {type, message, details, extra_info} when plan
     is None; node_errors: by node id, also non-empty when only some outputs are valid.
     """
@@ -62,3 +66,4 @@ class Validation:
     plan: Plan | None
     error: Mapping[str, Any] | None = None
     node_errors: Mapping[str, Any] = field(default_factory=dict)
+    questions: tuple[Question, ...] = ()

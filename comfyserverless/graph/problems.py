@@ -97,6 +97,12 @@ def custom_validation_failed(name: str, text: str) -> Problem:
     return problem("custom_validation_failed", "The node refused an input", details, {"input_name": name})
 
 
+def invalid_dynamic_input(text: str) -> Problem:
+    """Report submitted names that do not fit inputs which depend on what is submitted."""
+    extra = {"input_name": ""}
+    return problem("invalid_dynamic_input", "The names of inputs do not fit", text, extra)
+
+
 def dependency_cycle(node_id: str, cycle: Sequence[str]) -> Problem:
     """Report a node that waits for itself."""
     extra = {"node_id": node_id, "cycle_nodes": list(cycle)}

@@ -9,7 +9,8 @@ NaN or has no comparable form, if its links lead nowhere or in a circle, or if t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, NewType
 
@@ -17,6 +18,7 @@ from comfyserverless.core.ids import NodeId
 from comfyserverless.core.values import FileRef
 from comfyserverless.graph.declaration import FileCatalog
 from comfyserverless.graph.plan import Constant, Link, Plan, PlanNode
+from comfyserverless.graph.questions import Tokens, constants_of
 
 Signature = NewType("Signature", bytes)
 """A cache key; compare and hash it, nothing else."""
@@ -28,19 +30,37 @@ class _Incomparable(Exception):
     """A value has no form that equals itself next time."""
 
 
-def signatures(plan: Plan, catalog: FileCatalog) -> Mapping[NodeId, Signature | None]:
+def signatures(
+    plan: Plan, catalog: FileCatalog, tokens: Tokens | None = None
+) -> dict[NodeId, Signature | None]:
     """Return the cache key of every node of a plan, unreachable ones too; None is "never cached".
 
-    Calls each node's change token (IS_CHANGED) once; a token that raises counts as NaN.
+    Calls each node's change token (IS_CHANGED) once; a token that raises counts as NaN. tokens: the answers to
+    `questions.token_questions`; a missing one counts as NaN.
     """
     keys: dict[NodeId, Signature | None] = {}
-    for node in plan.nodes:
-        if node not in keys:
-            _sign(node, plan, catalog, keys)
+    sign(plan.nodes, Signing(plan.nodes, plan.prompt, catalog, tokens or {}), keys)
     return keys
 
 
-def _sign(root: NodeId, plan: Plan, catalog: FileCatalog, keys: dict[NodeId, Signature | None]) -> None:
+@dataclass(frozen=True, slots=True)
+class Signing:
+    """What keys are made of. nodes: those of the run, and more than are to be signed perhaps."""
+
+    nodes: Mapping[NodeId, PlanNode]
+    prompt: Mapping[str, Any]
+    catalog: FileCatalog
+    tokens: Tokens
+
+
+def sign(wanted: Iterable[NodeId], signing: Signing, keys: dict[NodeId, Signature | None]) -> None:
+    """Add the keys of more nodes, and of what is before them, to those that are there."""
+    for node in wanted:
+        if node not in keys:
+            _sign(node, signing, keys)
+
+
+def _sign(root: NodeId, plan: Signing, keys: dict[NodeId, Signature | None]) -> None:
     """Sign a node and what is before it, sources first; a node met while it is open closes a circle."""
     stack = [root]
     opened: set[NodeId] = set()
@@ -54,21 +74,19 @@ def _sign(root: NodeId, plan: Plan, catalog: FileCatalog, keys: dict[NodeId, Sig
         if node in opened or not waiting:
             stack.pop()
             # Sources that still wait for the second visit are open themselves: a circle.
-            keys[node] = None if waiting else _digest(plan.nodes[node], plan, catalog, keys)
+            keys[node] = None if waiting else _digest(plan.nodes[node], plan, keys)
         else:
             opened.add(node)
             stack.extend(waiting)
 
 
-def _digest(
-    node: PlanNode, plan: Plan, catalog: FileCatalog, keys: Mapping[NodeId, Signature | None]
-) -> Signature | None:
+def _digest(node: PlanNode, plan: Signing, keys: Mapping[NodeId, Signature | None]) -> Signature | None:
     declaration = node.declaration
     parts: list[Any] = [declaration.name]
     if declaration.not_idempotent or "UNIQUE_ID" in declaration.hidden.values():
         parts.append(("id", node.id))
     try:
-        parts.append(("token", _change_token(node, plan, catalog)))
+        parts.append(("token", _change_token(node, plan)))
         for name in sorted(node.inputs):
             value = node.inputs[name]
             if isinstance(value, Constant):
@@ -83,22 +101,18 @@ def _digest(
     return Signature(blake2b(encoded, digest_size=_DIGEST_BYTES).digest())
 
 
-def _change_token(node: PlanNode, plan: Plan, catalog: FileCatalog) -> Any:
+def _change_token(node: PlanNode, plan: Signing) -> Any:
     given = plan.prompt.get(node.id)
     if isinstance(given, Mapping) and "is_changed" in given:
         return given["is_changed"]
+    if node.declaration.has_remote_token:
+        return plan.tokens.get(node.id, math.nan)
     if node.declaration.is_changed is None:
         return None
-    declared = (spec.name for spec in node.declaration.inputs if spec.name in node.inputs)
-    values = {name: _constant(node.inputs[name]) for name in declared}
     try:
-        return node.declaration.is_changed(catalog, values)
+        return node.declaration.is_changed(plan.catalog, constants_of(node))
     except Exception as exc:  # the token may be a pack's code
         raise _Incomparable from exc
-
-
-def _constant(value: Link | Constant) -> Any:
-    return value.value if isinstance(value, Constant) else None
 
 
 def _encode(value: Any) -> bytes:

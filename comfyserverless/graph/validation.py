@@ -12,10 +12,11 @@ from typing import Any
 
 from comfyserverless.core.ids import NodeId
 from comfyserverless.graph import problems
-from comfyserverless.graph.declaration import Declarations, FileCatalog, NodeDeclaration
+from comfyserverless.graph.declaration import Declarations, FileCatalog, NodeDeclaration, declared_for
 from comfyserverless.graph.jsonsafe import json_kind
 from comfyserverless.graph.plan import Constant, Link, Plan, PlanNode, Validation
 from comfyserverless.graph.problems import Problem
+from comfyserverless.graph.questions import Answers
 from comfyserverless.graph.walk import Verdict, Walker, is_slot
 
 #: How many (node, dependent output) pairs an answer holds at most; real prompts have a handful.
@@ -23,35 +24,45 @@ _MAX_DEPENDENTS = 20_000
 
 
 def validate(
-    prompt: Any, declarations: Declarations, catalog: FileCatalog, targets: Sequence[str] | None = None
+    prompt: Any,
+    declarations: Declarations,
+    catalog: FileCatalog,
+    targets: Sequence[str] | None = None,
+    *,
+    overrides: Mapping[str, NodeDeclaration] | None = None,
+    answers: Answers | None = None,
 ) -> Validation:
     """Validate an API-format prompt: any JSON value.
 
     targets: ids of the output nodes to run, None for all (`partial_execution_targets`; empty means none).
-    Returns a Validation whose errors have ComfyUI's shapes and types; see `graph.problems`.
+    overrides: declarations of single nodes by id, in the place of what `declarations` has for their class.
+    answers: of validators elsewhere (see `questions`). Returns a Validation whose errors have ComfyUI's shapes
+    and types; see `graph.problems`. If it has questions, call this again with the answers to all of them: the
+    second Validation has none.
     """
     if not isinstance(prompt, dict):
         return Validation(None, _not_a_prompt(prompt))
-    classes: dict[str, NodeDeclaration] = {}
+    reading = _Reading(declarations, overrides or {}, answers or {})
     for node_id, node in prompt.items():
-        refusal = _classify(node_id, node, declarations, classes)
+        refusal = reading.classify(node_id, node)
         if refusal is not None:
             return Validation(None, refusal)
     wanted = None if targets is None else {target for target in targets if isinstance(target, str)}
     outputs = [
         node_id
-        for node_id, declaration in classes.items()
+        for node_id, declaration in reading.classes.items()
         if declaration.output_node and (wanted is None or node_id in wanted)
     ]
     if not outputs:
         return Validation(None, _no_outputs())
-    return _validate_outputs(_copy(prompt), classes, catalog, outputs)
+    return _validate_outputs(_copy(prompt), reading, catalog, outputs)
 
 
 def _validate_outputs(
-    prompt: dict[str, Any], classes: Mapping[str, NodeDeclaration], catalog: FileCatalog, outputs: list[str]
+    prompt: dict[str, Any], reading: _Reading, catalog: FileCatalog, outputs: list[str]
 ) -> Validation:
-    walker = Walker(prompt, classes, catalog)
+    classes = reading.classes
+    walker = Walker(prompt, classes, catalog, reading.answers, reading.misnamed)
     valid: list[NodeId] = []
     dependents = _Dependents()
     for output in outputs:
@@ -70,9 +81,45 @@ def _validate_outputs(
     if not valid:
         message = "No output of the prompt can run"
         error = problems.problem("prompt_outputs_failed_validation", message, problems.summary(node_errors))
-        return Validation(None, error, node_errors)
+        return Validation(None, error, node_errors, tuple(walker.questions))
     nodes = {NodeId(key): _plan_node(key, prompt, classes, walker.literals) for key in prompt}
-    return Validation(Plan(nodes, tuple(valid), prompt), None, node_errors)
+    return Validation(Plan(nodes, tuple(valid), prompt), None, node_errors, tuple(walker.questions))
+
+
+class _Reading:
+    """What is known beside the prompt, and the declaration of each of its nodes.
+
+    misnamed: what is wrong with the names of inputs that depend on what was submitted, by node id.
+    """
+
+    def __init__(
+        self, declarations: Declarations, overrides: Mapping[str, NodeDeclaration], answers: Answers
+    ) -> None:
+        self.answers = answers
+        self.classes: dict[str, NodeDeclaration] = {}
+        self.misnamed: dict[str, str] = {}
+        self._declarations = declarations
+        self._overrides = overrides
+
+    def classify(self, node_id: Any, node: Any) -> Problem | None:
+        """Look up the class of a node, or say why it has none."""
+        if not isinstance(node_id, str):
+            return problems.problem("invalid_prompt", "Node ids must be texts", f"Node ID {node_id!r}")
+        class_type = node.get("class_type") if isinstance(node, dict) else None
+        found = self._declarations.get(class_type) if isinstance(class_type, str) else None
+        declaration = self._overrides.get(node_id, found)
+        if declaration is None:
+            return problems.missing_node_type(node_id, class_type, _title(node), self._declarations.names())
+        self.classes[node_id] = self._for_node(declaration, node_id, node)
+        return None
+
+    def _for_node(self, declaration: NodeDeclaration, node_id: str, node: Any) -> NodeDeclaration:
+        submitted = node.get("inputs") if isinstance(node, dict) else None
+        try:
+            return declared_for(declaration, submitted if isinstance(submitted, dict) else {})
+        except ValueError as exc:
+            self.misnamed[node_id] = str(exc)
+            return declaration
 
 
 class _Dependents:
@@ -90,20 +137,6 @@ class _Dependents:
         for node_id in self.outputs if self._budget > 0 else new:
             self.outputs[node_id].append(output)
         self._budget -= len(self.outputs)
-
-
-def _classify(
-    node_id: Any, node: Any, declarations: Declarations, classes: dict[str, NodeDeclaration]
-) -> Problem | None:
-    """Look up the class of a node, or say why it has none."""
-    if not isinstance(node_id, str):
-        return problems.problem("invalid_prompt", "Node ids must be texts", f"Node ID {node_id!r}")
-    class_type = node.get("class_type") if isinstance(node, dict) else None
-    declaration = declarations.get(class_type) if isinstance(class_type, str) else None
-    if declaration is None:
-        return problems.missing_node_type(node_id, class_type, _title(node), declarations.names())
-    classes[node_id] = declaration
-    return None
 
 
 def _title(node: Any) -> str:
@@ -135,7 +168,7 @@ def _plan_node(
         link = None if (node_id, name) in literals else _as_link(value)
         if link is None:
             inputs[name] = Constant(value)
-        elif name in declared:  # an undeclared link would make the node wait for something it cannot take
+        elif name in declared or declaration.takes_undeclared_links:  # else nobody takes what it would wait for
             inputs[name] = link
     return PlanNode(NodeId(node_id), declaration, inputs, _title(prompt[node_id]))
 

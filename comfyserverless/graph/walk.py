@@ -6,17 +6,19 @@ stack. So a chain of any length is fine, and a cycle is a source that is still o
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any
 
+from comfyserverless.core.ids import NodeId
 from comfyserverless.graph import problems
 from comfyserverless.graph.choices import Choices
 from comfyserverless.graph.compatibility import is_compatible
-from comfyserverless.graph.declaration import FileCatalog, InputSpec, NodeDeclaration
+from comfyserverless.graph.declaration import FileCatalog, InputSpec, NodeDeclaration, OutputSpec, RemoteCheck
 from comfyserverless.graph.jsonsafe import brief, json_kind
 from comfyserverless.graph.literals import check_literal
 from comfyserverless.graph.problems import NodeAborted, Problem
+from comfyserverless.graph.questions import Answers, Question
 
 #: How many nodes of a cycle are named, so that a huge cycle does not give a huge answer.
 _MAX_NAMED_IN_CYCLE = 32
@@ -37,12 +39,21 @@ class Walker:
     """Judge nodes of one prompt; coerced literals are written into `prompt`, which must be a private copy.
 
     problems: by node id, in the order of judgement, only nodes with problems of their own.
-    literals: (node id, input name) of unwrapped values that would otherwise read as links.
+    literals: (node id, input name) of unwrapped values that would otherwise read as links. questions: about
+    nodes whose validators are elsewhere and have no entry in `answers`; such nodes count as good.
     """
 
     def __init__(
-        self, prompt: dict[str, dict[str, Any]], classes: Mapping[str, NodeDeclaration], catalog: FileCatalog
+        self,
+        prompt: dict[str, dict[str, Any]],
+        classes: Mapping[str, NodeDeclaration],
+        catalog: FileCatalog,
+        answers: Answers,
+        misnamed: Mapping[str, str],
     ) -> None:
+        self.questions: list[Question] = []
+        self._answers = answers
+        self._misnamed = misnamed
         self.problems: dict[str, list[Problem]] = {}
         self.literals: set[tuple[str, str]] = set()
         self._prompt = prompt
@@ -123,6 +134,8 @@ class Walker:
         declaration = self._classes[node_id]
         inputs = self._inputs_of(node_id)
         found: list[Problem] = []
+        if node_id in self._misnamed:
+            found.append(problems.invalid_dynamic_input(self._misnamed[node_id]))
         is_fed = True
         for spec in declaration.inputs:
             if spec.name not in inputs:
@@ -150,7 +163,11 @@ class Walker:
         return inputs
 
     def _check_given(self, node_id: str, spec: InputSpec, inputs: dict[str, Any], found: list[Problem]) -> None:
-        checked_by_node = spec.name in self._classes[node_id].checked_inputs
+        declaration = self._classes[node_id]
+        remote = declaration.remote_check
+        checked_by_node = spec.name in declaration.checked_inputs or (
+            remote is not None and remote.covers(spec.name)
+        )
         value, problem = check_literal(
             spec, inputs[spec.name], self._choices, is_checked_by_node=checked_by_node
         )
@@ -165,10 +182,10 @@ class Walker:
             found.append(problems.bad_linked_input(spec.name, self._choices.config(spec), link))
             return Verdict.INVALID
         source, slot = link
-        received = self._output_type(node_id, spec.name, source, slot)
-        if not is_compatible(received, spec.type):
+        output = self._output(node_id, spec.name, source, slot)
+        if not self._fits(node_id, output, spec):
             config = self._choices.config(spec)
-            found.append(problems.return_type_mismatch(spec.name, config, received, link))
+            found.append(problems.return_type_mismatch(spec.name, config, output.type, link))
             return Verdict.INVALID
         answer = yield source
         if isinstance(answer, NodeAborted):
@@ -177,7 +194,13 @@ class Walker:
             return Verdict.INVALID
         return answer
 
-    def _output_type(self, node_id: str, name: str, source: Any, slot: Any) -> str:
+    def _fits(self, node_id: str, output: OutputSpec, spec: InputSpec) -> bool:
+        remote = self._classes[node_id].remote_check
+        if (remote is not None and remote.takes_types) or output.matches_any or spec.matches_any:
+            return True
+        return is_compatible(output.type, spec.type)
+
+    def _output(self, node_id: str, name: str, source: Any, slot: Any) -> OutputSpec:
         where = f"{self._where(node_id)}, input {name}"
         if not isinstance(source, str) or source not in self._classes:
             raise NodeAborted(
@@ -191,25 +214,53 @@ class Walker:
         if not 0 <= slot < len(outputs):
             message = f"{name} is linked to slot {slot} of node {source}, which has {len(outputs)} outputs"
             raise NodeAborted("IndexError", message, where)
-        return outputs[int(slot)].type
+        return outputs[int(slot)]
 
     def _ask_node(self, node_id: str, declaration: NodeDeclaration, inputs: dict[str, Any]) -> list[Problem]:
-        """Run the node's own check (VALIDATE_INPUTS) on declared inputs; linked ones are None."""
-        if declaration.check_inputs is None:
+        """Ask for the node's own check (VALIDATE_INPUTS) of declared inputs; linked ones are None."""
+        if declaration.check_inputs is None and declaration.remote_check is None:
             return []
         names = [spec.name for spec in declaration.inputs if spec.name in inputs]
         values = {name: None if self._is_link(node_id, name, inputs[name]) else inputs[name] for name in names}
+        if declaration.remote_check is not None:
+            return self._answer(node_id, declaration.remote_check, values)
+        assert declaration.check_inputs is not None
         try:
             refused = declaration.check_inputs(self._catalog, values)
         except Exception as exc:  # the check may be a pack's code
             raise NodeAborted(type(exc).__name__, str(exc), self._where(node_id)) from exc
-        return [problems.custom_validation_failed(name, text) for name, text in refused.items()]
+        return list(_refusals(refused.items(), names))
+
+    def _answer(self, node_id: str, check: RemoteCheck, values: dict[str, Any]) -> list[Problem]:
+        """Return what a check elsewhere has said, or ask."""
+        answer = self._answers.get(node_id)
+        if answer is not None:
+            return list(_refusals(answer, [name for name in values if check.covers(name)]))
+        types = {name: self._source_type(node_id, name) for name, value in values.items() if value is None}
+        linked = {name: kind for name, kind in types.items() if kind is not None}
+        self.questions.append(Question(NodeId(node_id), self._classes[node_id].name, values, linked))
+        return []
+
+    def _source_type(self, node_id: str, name: str) -> Any:
+        """Return the type of what feeds an input, None if it is no link that leads anywhere."""
+        match self._prompt[node_id]["inputs"][name]:
+            case [str(source), slot] if self._is_link(node_id, name, []) and source in self._classes:
+                outputs = self._classes[source].outputs
+                return outputs[int(slot)].type if is_slot(slot) and 0 <= slot < len(outputs) else None
+        return None
 
     def _is_link(self, node_id: str, name: str, value: Any) -> bool:
         return isinstance(value, list) and (node_id, name) not in self.literals
 
     def _where(self, node_id: str) -> str:
         return f"node {node_id} ({self._classes[node_id].name})"
+
+
+def _refusals(refused: Iterable[Sequence[str]], given: Sequence[str]) -> Iterator[Problem]:
+    """Yield the problems that a node's own check has found; a text for "" is repeated for each given input."""
+    for name, text in refused:
+        for each in (name,) if name else given:
+            yield problems.custom_validation_failed(each, text)
 
 
 def is_slot(slot: Any) -> bool:

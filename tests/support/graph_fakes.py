@@ -127,6 +127,8 @@ class FakeContext:
     node_id: str = "9"
     stems: int = 0
     kept: list[InvocationId] = field(default_factory=list)
+    reported: list[tuple[StepProgress, bytes | None, NodeId | None]] = field(default_factory=list)
+    texts: list[tuple[str, NodeId | None]] = field(default_factory=list)
 
     @property
     def hidden(self) -> HiddenInputs:
@@ -144,6 +146,12 @@ class FakeContext:
 
     def choose(self, key: str, choice: bool) -> bool:
         return self.choices.setdefault(key, choice)
+
+    def report(self, progress: StepProgress, preview: bytes | None = None, node: NodeId | None = None) -> None:
+        self.reported.append((progress, preview, node))
+
+    def show_text(self, text: str, node: NodeId | None = None) -> None:
+        self.texts.append((text, node))
 
     def keep_only(self, emitted: Emitted) -> None:
         self.kept.append(emitted.id)

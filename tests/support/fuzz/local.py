@@ -180,6 +180,12 @@ class LocalContext:
         self._results[invocation] = self._store(dict(outputs))
         return Emitted(invocation)
 
+    def report(self, progress: StepProgress, preview: bytes | None = None, node: NodeId | None = None) -> None:
+        """Show nothing."""
+
+    def show_text(self, text: str, node: NodeId | None = None) -> None:
+        """Show nothing."""
+
     def keep_only(self, emitted: Emitted) -> None:
         """Keep everything."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from comfyserverless.control.results import ResultTable
 from comfyserverless.core.ids import InvocationId, TensorId, WorkerId
-from comfyserverless.core.values import Output, TensorRef
+from comfyserverless.core.values import ObjectRef, Output, TensorRef
 
 A, B = InvocationId("a"), InvocationId("b")
 
@@ -23,6 +23,17 @@ def test_tensor_is_freed_with_its_last_mention_only() -> None:
     assert table.drop(A) == {}
     assert table.drop(B) == {"w0.0": ["t2", "t1"]}
     assert table.tensor_count() == 0
+
+
+def test_object_of_the_node_host_is_held_and_freed_like_a_tensor() -> None:
+    table = ResultTable()
+    thing = ObjectRef(TensorId("o1"), WorkerId("h0.0"), "pack.Thing")
+    assert table.put(A, {"answers": [{"result": [thing, ref("t1")]}]}) == ("h0.0", "w0.0")
+    table.put(B, {"answers": [thing]})
+    assert table.mentions_worker(A, WorkerId("h0.0"))
+    assert table.bytes_on(WorkerId("h0.0")) == 0
+    assert table.drop(A) == {"w0.0": ["t1"]}
+    assert table.drop(B) == {"h0.0": ["o1"]}
 
 
 def test_holders_are_the_workers_of_all_tensors() -> None:
