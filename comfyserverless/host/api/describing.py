@@ -1,0 +1,116 @@
+"""Describe node classes with a schema to the control process."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+from comfyserverless.core.dynamic_inputs import expand
+from comfyserverless.core.hosting import InputInfo, NodeInfo, OutputInfo, ValidatorInfo
+from comfyserverless.host.api.io.info import object_info
+from comfyserverless.host.api.io.node import ComfyNode
+from comfyserverless.host.api.io.schema import Schema
+
+
+def is_v3(cls: Any) -> bool:
+    """Tell whether a node class has a schema (V3); the others are described by attributes (V1)."""
+    return isinstance(cls, type) and issubclass(cls, ComfyNode)
+
+
+def describe_v3(cls: type[ComfyNode], submitted: Mapping[str, Any] | None = None) -> NodeInfo:
+    """Describe a class afresh: its schema is asked for again, so choices that depend on files are up to date.
+
+    submitted: the inputs of a node of a prompt, name -> literal, None (or anything) for a link. With it the
+    inputs are those that this node has: containers of inputs are expanded to dotted names, and a class that
+    accepts all inputs declares what was submitted. Without it containers stand as they were declared. `name` is
+    the schema's node_id. Raises ValueError or whatever the class's define_schema raises.
+    """
+    schema = cls.GET_SCHEMA()
+    return NodeInfo(
+        name=schema.node_id,
+        inputs=_declared(schema) if submitted is None else _submitted(schema, submitted),
+        outputs=tuple(_output(output) for output in schema.outputs),
+        hidden=schema.hidden_tags(),
+        info=_tree(object_info(schema, cls.RELATIVE_PYTHON_MODULE or "nodes")),
+        output_node=bool(schema.is_output_node),
+        input_is_list=bool(schema.is_input_list),
+        is_async=inspect.iscoroutinefunction(cls.execute),
+        not_idempotent=bool(schema.not_idempotent),
+        has_change_token=cls.overrides("fingerprint_inputs"),
+        has_lazy_check=cls.overrides("check_lazy_status"),
+        validator=_validator(cls) if cls.overrides("validate_inputs") else None,
+        is_v3=True,
+    )
+
+
+def _declared(schema: Schema) -> tuple[InputInfo, ...]:
+    return tuple(
+        _input(name, kind, options, section)
+        for section, entries in schema.sections().items()
+        for name, (kind, options) in entries.items()
+    )
+
+
+def _submitted(schema: Schema, submitted: Mapping[str, Any]) -> tuple[InputInfo, ...]:
+    leaves = expand(schema.sections(), submitted).leaves
+    inputs = [_input(leaf.name, leaf.type, leaf.options, leaf.section) for leaf in leaves]
+    if schema.accept_all_inputs:
+        known = {leaf.name for leaf in leaves}
+        inputs += [InputInfo(name, "*", {}, "optional") for name in submitted if name not in known]
+    return tuple(inputs)
+
+
+def _input(name: str, kind: Any, options: Mapping[str, Any], section: str) -> InputInfo:
+    return InputInfo(name, _tree(kind), _tree(dict(options)), section, _matches_any(kind))
+
+
+def _output(output: Any) -> OutputInfo:
+    kind = output.get_io_type()
+    return OutputInfo(
+        type="COMBO" if isinstance(kind, list) else str(kind),
+        name=output.display_name or str(output.io_type),
+        tooltip=output.tooltip or "",
+        is_list=bool(output.is_output_list),
+        matches_any=_matches_any(kind),
+    )
+
+
+def _validator(cls: type[ComfyNode]) -> ValidatorInfo:
+    given = inspect.signature(cls.validate_inputs).parameters.values()
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = tuple(each.name for each in given if each.kind in named)
+    return ValidatorInfo(
+        names=tuple(name for name in names if name != "input_types"),
+        takes_all=any(each.kind is inspect.Parameter.VAR_KEYWORD for each in given),
+        takes_types="input_types" in names,
+    )
+
+
+def _matches_any(kind: Any) -> bool:
+    """Tell whether a type object says that it differs from nothing."""
+    return isinstance(kind, str) and not (kind != "\0no such type")  # noqa: SIM202  `!=` is what packs override
+
+
+def _tree(value: Any) -> Any:
+    """Return a description as a value tree: what has no form of its own becomes text."""
+    if isinstance(value, Enum):
+        return _tree(value.value)
+    if isinstance(value, Mapping):
+        return {str(key): _tree(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_tree(item) for item in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return _exact(value)
+    return str(value)
+
+
+def _exact(value: Any) -> Any:
+    """Return a literal as one of Python's own types: packs use subclasses of them."""
+    if value is None or isinstance(value, bool):
+        return value
+    for kind in (int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    return str.__str__(value)
