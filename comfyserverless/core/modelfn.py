@@ -99,6 +99,8 @@ def _ports(words: str) -> tuple[Port, ...]:
 #   start,      latent.slice, image.slice: items of the batch
 #   length
 #   text        one text, or a dict of texts by kind of text model
+#   pattern     a regular expression; flags: names of what it ignores; group: number of one of its groups
+#   limit       characters that a text may have that is made
 #   to, origin  conds; what is taken of `origin` goes into `to`; ..._pooled: their pooled vectors or None
 #   first,      two batches that are combined; the second takes the size of the first
 #   second
@@ -225,6 +227,9 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec("mask.grow", "cpu", "mask expand tapered_corners", "mask"),
             _spec("mask.feather", "cpu", "mask left top right bottom", "mask"),
             _spec("mask.composite", "cpu", "destination source x y operation", "mask"),
+            _spec("text.match", "cpu", "text pattern flags", "matches"),
+            _spec("text.extract", "cpu", "text pattern flags mode group limit", "text"),
+            _spec("text.substitute", "cpu", "text pattern flags replacement count limit", "text"),
             _spec("image.erase", "cpu", "images mask", "images mask"),
             _spec("vae.plan_tiles", "gpu", "vae shape tile_size overlap is_decoding", "plan"),
             _spec("vae.decode_tiles", "gpu", "vae samples item boxes", "tiles"),

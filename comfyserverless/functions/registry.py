@@ -82,6 +82,7 @@ from comfyserverless.functions.mask import (
 )
 from comfyserverless.functions.sample import SampleBegin, SampleEnd
 from comfyserverless.functions.text import TextEncode
+from comfyserverless.functions.texts.patterns import TextExtract, TextMatch, TextSubstitute
 from comfyserverless.functions.tiles.blending import TilesBlend, TilesMean
 from comfyserverless.functions.tiles.planning import ImagePlanUpscale, VaePlanTiles
 from comfyserverless.functions.tiles.running import ImageUpscaleTiles, VaeDecodeTiles, VaeEncodeTiles
@@ -170,6 +171,9 @@ FUNCTIONS: Mapping[str, ModelFn] = MappingProxyType(
             LatentConcat(),
             LatentCut(),
             LatentCutToBatch(),
+            TextMatch(),
+            TextExtract(),
+            TextSubstitute(),
             ImageErase(),
             VaePlanTiles(),
             VaeDecodeTiles(),

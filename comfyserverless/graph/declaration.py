@@ -70,13 +70,14 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """One declared output slot."""
+    """One declared output slot; match: the template of the inputs whose type it has (`COMFY_MATCHTYPE_V3`)."""
 
     type: str
     name: str = ""
     tooltip: str = ""
     is_list: bool = False
     matches_any: bool = False
+    match: str = ""
 
 
 Lowering = Callable[[LoweringContext, Mapping[str, Value]], Awaitable[NodeResult]]

@@ -15,13 +15,15 @@ def describe(declaration: NodeDeclaration, catalog: FileCatalog) -> dict[str, An
 
 def describe_with(declaration: NodeDeclaration, choices: Choices) -> dict[str, Any]:
     """Return the entry of one class; share `choices` among all classes of an answer."""
+    if declaration.info is not None:
+        return dict(declaration.info)
     inputs = _inputs(declaration, choices)
     info: dict[str, Any] = {
         "input": inputs,
         "input_order": {section: list(entries) for section, entries in inputs.items()},
-        "is_input_list": False,
+        "is_input_list": declaration.input_is_list,
         "output": [output.type for output in declaration.outputs],
-        "output_is_list": [False for _ in declaration.outputs],
+        "output_is_list": [output.is_list for output in declaration.outputs],
         "output_name": [output.name or output.type for output in declaration.outputs],
         "name": declaration.name,
         "display_name": declaration.display_name or None,
@@ -34,6 +36,8 @@ def describe_with(declaration: NodeDeclaration, choices: Choices) -> dict[str, A
     }
     if any(output.tooltip for output in declaration.outputs):
         info["output_tooltips"] = [output.tooltip for output in declaration.outputs]
+    if any(output.match for output in declaration.outputs):
+        info["output_matchtypes"] = [output.match or None for output in declaration.outputs]
     if declaration.deprecated:
         info["deprecated"] = True
     if declaration.experimental:

@@ -27,6 +27,7 @@ from comfyserverless.nodes.latents import changing as latent_changing
 from comfyserverless.nodes.merging import merging
 from comfyserverless.nodes.tiles import autoencoder as tiled_vae
 from comfyserverless.nodes.tiles import upscaling
+from comfyserverless.nodes.utility import choosing, numbers, patterns, primitives, texts
 
 
 class Registry:
@@ -70,6 +71,11 @@ BUILTIN: Declarations = Registry(
         *upscaling.NODES,
         *merging.NODES,
         *controlnet.NODES,
+        *choosing.NODES,
+        *primitives.NODES,
+        *numbers.NODES,
+        *texts.NODES,
+        *patterns.NODES,
     )
 )
 """All node classes that this version has."""

@@ -1,0 +1,1 @@
+"""Functions on texts that may take long: they run on the CPU lane of a worker."""

@@ -1,0 +1,1 @@
+"""Nodes about plain values: choices, numbers, texts, lists, loops, and looking at any value."""
