@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
+_HERE = (__file__, __file__.replace("missing.py", "stubs.py"))
 
 
 def missing_names(module: str) -> Callable[[str], Any]:
@@ -18,12 +19,19 @@ def missing_names(module: str) -> Callable[[str], Any]:
 
     def lookup(name: str) -> NoReturn:
         text = f"comfyserverless has no {module}.{name}"
-        caller = sys._getframe(1)
-        if not name.startswith("__") and caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM:
+        if not name.startswith("__") and _is_imported_from():
             raise ImportError(text, name=name)
         raise AttributeError(text, name=name)
 
     return lookup
+
+
+def _is_imported_from() -> bool:
+    """Tell whether the code that asks for a name of a module does so with `from module import name`."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename in _HERE and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM
 
 
 def unsupported(name: str) -> Callable[..., NoReturn]:

@@ -32,7 +32,7 @@ def check_room(shape: Sequence[int], what: str) -> None:
         )
     if needed_bytes < total_bytes // 64:
         return
-    free_bytes = _meminfo_bytes("MemAvailable", total_bytes)
+    free_bytes = free_memory_bytes()
     if needed_bytes > free_bytes:
         raise CapacityError(
             f"{what} of shape {list(shape)} would take {_shown(needed_bytes)}, and {_shown(free_bytes)} of"
@@ -48,6 +48,11 @@ def total_memory_bytes(root: Path = Path("/")) -> int:
         return min(total_bytes, int((root / "sys/fs/cgroup/memory.max").read_text()))
     except (OSError, ValueError):  # no container, or one without a limit
         return total_bytes
+
+
+def free_memory_bytes() -> int:
+    """Return the memory of this machine that is free now."""
+    return _meminfo_bytes("MemAvailable", total_memory_bytes())
 
 
 def _meminfo_bytes(field: str, otherwise: int, root: Path = Path("/")) -> int:

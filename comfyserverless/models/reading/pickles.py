@@ -57,10 +57,18 @@ def read_pickle(path: str) -> dict[str, torch.Tensor]:
 
     Raises ModelFileError, naming the file, if it is missing, damaged, or would have to run code.
     """
+    tensors = flatten_tensors(read_content(path))
+    for name, tensor in tensors.items():
+        _check_plain(path, name, tensor)
+    return tensors
+
+
+def read_content(path: str) -> Any:
+    """Return what a file holds, plain data and tensors as they are nested in it; raises as `read_pickle`."""
     # The list is one of the process, so it is only ever added to, always the same.
     torch.serialization.add_safe_globals(_ALLOWED)
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
     except OSError as exc:
         raise ModelFileError(f"{path}: cannot be read: {exc}") from exc
     except pickle.UnpicklingError as exc:
@@ -79,10 +87,6 @@ def read_pickle(path: str) -> dict[str, torch.Tensor]:
     ) as exc:
         first = next(iter(str(exc).splitlines()), type(exc).__name__)
         raise ModelFileError(f"{path}: is damaged, or no file of torch.save: {first}") from exc
-    tensors = flatten_tensors(content)
-    for name, tensor in tensors.items():
-        _check_plain(path, name, tensor)
-    return tensors
 
 
 def flatten_tensors(content: Any) -> dict[str, torch.Tensor]:
