@@ -16,9 +16,11 @@ Questions (control -> host), none of which waits for a node that runs:
 
 Notices (host -> control):
 
-- `catalog`, once after loading: `Catalog` as a tree. - `progress` {value, maximum, node_id, preview bytes or
-  None}.
-- `text` {text, node_id}. - `send` {event, data, client_id}.
+- `loading` {pack: name, or "" when all are loaded}, before each pack is imported: whose import it is if the
+  host dies. - `catalog`, once after loading: `Catalog` as a tree.
+- `progress` {value, maximum, node_id, preview bytes or None}. - `text` {text, node_id}.
+- `send` {event, data: JSON text, or bytes of a binary event, client_id}.
+- `metadata` {prompt_id, extra_pnginfo: JSON text}: a node has changed what is saved in files.
 """
 
 from __future__ import annotations
@@ -52,6 +54,23 @@ class HostSettings(msgspec.Struct, frozen=True):
     address: str = "127.0.0.1"
     port: int = 8188
     http: str = ""
+
+
+class HostPlan(msgspec.Struct, frozen=True):
+    """Control -> node host, in the `SpawnWorker` line that starts it; all paths are absolute.
+
+    custom_nodes: folders of packs, in order. whitelist: names of packs that may be loaded, None for all. given_up:
+    name of a pack -> why it is not loaded again. places: input, output, temp, user -> folder of the server itself.
+    output: unix socket that takes what the process prints. taken: class names that packs cannot have.
+    """
+
+    settings: HostSettings
+    custom_nodes: tuple[str, ...] = ()
+    whitelist: tuple[str, ...] | None = None
+    given_up: dict[str, str] = {}
+    places: dict[str, str] = {}
+    output: str = ""
+    taken: tuple[str, ...] = ()
 
 
 class PackReport(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Define the lines between the control process and the zygote that forks its workers.
 
-The control process starts `python -m comfyserverless.worker` with `ZygoteOptions` as its only argument
-(JSON). The zygote imports torch and the functions once, says `Ready`, and then forks one worker for each
-`SpawnWorker` line. Requests go to its stdin, reports come from its stdout: one JSON object a line, UTF-8,
+The control process starts `python -m comfyserverless.host` with `ZygoteOptions` as its only argument
+(JSON). The zygote imports torch and the functions once, says `Ready`, and then forks one worker, or the node
+host, for each `SpawnWorker` line. Requests go to its stdin, reports come from its stdout: one JSON object a line, UTF-8,
 tagged by `op`. Nothing else is written to stdout; logs go to stderr. The end of stdin means
 `StopZygote`. Version 1.
 """
@@ -13,6 +13,7 @@ from typing import Union
 
 import msgspec
 
+from comfyserverless.core.hosting import HostPlan
 from comfyserverless.core.ids import WorkerId
 
 
@@ -51,7 +52,8 @@ class SpawnWorker(msgspec.Struct, frozen=True, tag_field="op", tag="spawn"):
     resident: how weights leave memory, a name of residency.policy; profiles_path: folder for measured times of
     layers, empty for none. device_index: of a CUDA device, None on CPU.
     arena_populate: touch all pages of the arena at the start. island: where it is to keep its arena in GPU
-    memory together with others, if they all can (None: never); it then says JoinIsland before its Hello.
+    memory together with others, if they all can (None: never); it then says JoinIsland before its Hello. host:
+    be the node host, which loads these packs, and no worker.
     """
 
     worker: WorkerId
@@ -68,6 +70,7 @@ class SpawnWorker(msgspec.Struct, frozen=True, tag_field="op", tag="spawn"):
     arena_populate: bool = False
     arena_fallback_path: str = ""
     island: IslandPlace | None = None
+    host: HostPlan | None = None
 
 
 class StopZygote(msgspec.Struct, frozen=True, tag_field="op", tag="stop"):

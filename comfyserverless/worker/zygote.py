@@ -59,8 +59,15 @@ class _Child:
     pidfd: int
 
 
-def run_zygote(options: ZygoteOptions) -> int:
-    """Import, report `Ready`, then serve requests until the end. Returns the exit code."""
+Work = Callable[[ZygoteOptions, SpawnWorker], int]
+"""What a fork does with its request; returns its exit code."""
+
+
+def run_zygote(options: ZygoteOptions, work: Work | None = None) -> int:
+    """Import, report `Ready`, then serve requests until the end. Returns the exit code.
+
+    work: None for being a worker.
+    """
     log_lines.set_up(options.log_level, options.log_format)
     parent_pid = os.getppid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the control process, which ends us in order
@@ -71,7 +78,7 @@ def run_zygote(options: ZygoteOptions) -> int:
         import_module(name)
     gc.collect()
     gc.freeze()  # keeps the collector of a child from writing to pages that it shares with us
-    zygote = Zygote(options, _work)
+    zygote = Zygote(options, work or be_worker)
     zygote.watch_signals(parent_pid)
     try:
         zygote.report(Ready(os.getpid(), time.monotonic() - start_s))
@@ -87,7 +94,7 @@ class Zygote:
     work: what a child does with its request; it returns the child's exit code.
     """
 
-    def __init__(self, options: ZygoteOptions, work: Callable[[ZygoteOptions, SpawnWorker], int]) -> None:
+    def __init__(self, options: ZygoteOptions, work: Work) -> None:
         self._options = options
         self._work = work
         self._selector = selectors.DefaultSelector()
@@ -213,7 +220,8 @@ class Zygote:
                 signal.pidfd_send_signal(child.pidfd, number)
 
 
-def _work(options: ZygoteOptions, request: SpawnWorker) -> int:
+def be_worker(options: ZygoteOptions, request: SpawnWorker) -> int:
+    """Run a worker in this process until the end; return the exit code."""
     from comfyserverless.worker.process import run_worker
 
     return run_worker(options, request)

@@ -1,0 +1,1 @@
+"""Describe and call node classes of the first contract (INPUT_TYPES, RETURN_TYPES, FUNCTION)."""

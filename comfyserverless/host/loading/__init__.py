@@ -1,0 +1,1 @@
+"""Find packs, import them one by one, and say what each brings."""

@@ -1,0 +1,59 @@
+"""Hold the node classes of the packs, as the mappings that packs may also write to after their import."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+
+from comfyserverless.core.hosting import NodeInfo
+from comfyserverless.host.contract import ClassEntry, contract_of
+
+log = logging.getLogger(__name__)
+
+
+class ClassRegistry:
+    """Own the node classes by name. Read from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        #: all and only classes of packs that prompts may name, in the order of registration.
+        self._entries: dict[str, ClassEntry] = {}
+
+    def add(self, entry: ClassEntry) -> None:
+        """Register a class; of two with one name the last one wins."""
+        with self._lock:
+            before = self._entries.get(entry.name)
+            if before is not None and before.python_module != entry.python_module:
+                log.warning(
+                    "node class %s of %s replaces that of %s",
+                    entry.name,
+                    entry.python_module,
+                    before.python_module,
+                )
+            self._entries[entry.name] = entry
+
+    def get(self, name: str) -> ClassEntry | None:
+        """Return a class by name, None if there is none."""
+        return self._entries.get(name)
+
+    def __iter__(self) -> Iterator[ClassEntry]:
+        with self._lock:
+            return iter(list(self._entries.values()))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def describe_all(self) -> dict[str, NodeInfo]:
+        """Describe all classes; one that cannot be described is left out, and logged."""
+        found: dict[str, NodeInfo] = {}
+        for entry in self:
+            try:
+                found[entry.name] = contract_of(entry.cls).describe(entry, None)
+            except Exception:  # custom-node call: a broken class must not hide the others
+                log.exception("node class %s of %s cannot be described", entry.name, entry.python_module)
+        return found
+
+
+REGISTRY = ClassRegistry()
+"""The classes of this process."""
