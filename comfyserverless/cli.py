@@ -59,6 +59,11 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         history_days=arguments.history_days,
         usage_days=arguments.usage_days,
         database=values.database(arguments.database),
+        loads_packs=not arguments.disable_all_custom_nodes or bool(arguments.whitelist_custom_nodes),
+        pack_whitelist=_whitelist(arguments),
+        argv=("comfyserverless", *values.without_addresses(argv)),
+        address=arguments.listen.split(",")[0].strip(),
+        port=arguments.port,
     )
     return ServerConfig(
         engine=engine,
@@ -76,6 +81,11 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         drain_s=arguments.drain_timeout,
         metrics_token=arguments.metrics_token_file or "",
     )
+
+
+def _whitelist(arguments: Arguments) -> tuple[str, ...] | None:
+    """Return the packs that may be loaded, None for all: as in ComfyUI the list holds against a ban of all."""
+    return tuple(arguments.whitelist_custom_nodes) if arguments.disable_all_custom_nodes else None
 
 
 def _accounts(arguments: Arguments, places: Folders) -> Path | None:

@@ -48,6 +48,14 @@ def add_serve_flags(parser: argparse.ArgumentParser) -> None:
     cache.add_argument("--cache-none", action="store_true", help="keep no node results")
     add("--disable-metadata", action="store_true", help="save pictures without the prompt and workflow")
     add("--disable-all-custom-nodes", action="store_true", help="load no custom node packs")
+    add(
+        "--whitelist-custom-nodes",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="PACK",
+        help="packs that are loaded although --disable-all-custom-nodes is given",
+    )
     _add_worker_flags(parser)
     _add_arena_flags(parser)
     _add_weights_flags(parser)

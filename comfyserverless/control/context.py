@@ -92,6 +92,7 @@ class NodeContext:
         self._identity = identity
         self._hidden = hidden
         self._listener = listener
+        self._scope = ""
         self._count = 0
         #: what was emitted and is held for the lowering
         self._pinned: list[InvocationId] = []
@@ -140,16 +141,16 @@ class NodeContext:
         is_lazy = [name in callback_ports and not output.path for name, output in outputs]
         needs = _producers(output for (_, output), lazy in zip(outputs, is_lazy, strict=True) if not lazy)
         overlapping = _producers(output for (_, output), lazy in zip(outputs, is_lazy, strict=True) if lazy)
-        weights = weight_keys(inputs.values())
+        weights = () if function in HOST_FUNCTIONS else weight_keys(inputs.values())
         node, real = self._hidden.unique_id, self._identity.node or self._hidden.unique_id
         spec = InvocationSpec(
-            id=InvocationId(f"{self._identity.run}/{node}/{self._count}"),
+            id=InvocationId(f"{self._identity.run}/{node}{self._scope}/{self._count}"),
             run=self._identity.run,
             tenant=self._identity.tenant,
             node=real,
             function=function,
             lane=declared.lane,
-            cost_key=cost_key(function, weights),
+            cost_key=self._cost_key(function, weights),
             needs=needs,
             callback_needs=tuple(each for each in overlapping if each not in needs),
             weights=weights,
@@ -178,6 +179,33 @@ class NodeContext:
     def show_text(self, text: str, node: NodeId | None = None) -> None:
         """Show a text at this node, or at another one."""
         self._listener.on_text(text, node)
+
+    def child(self, scope: str) -> NodeContext:
+        """Make the context of a built-in node that this node runs for itself; release it when this one is over.
+
+        scope: told apart by it are the invocations of all children.
+        """
+        made = NodeContext(self._services, self._identity, self._hidden, self._listener)
+        made._scope = scope
+        return made
+
+    def keep(self, outputs: Iterable[Output]) -> None:
+        """Hold the results that these symbols name until `release`."""
+        held = _producers(outputs)
+        self._services.dispatcher.pin(held, self._hidden.unique_id)
+        self._pinned.extend(held)
+
+    def places(self) -> dict[str, str]:
+        """Return the folders of the run's tenant by kind: input, output, temp, user."""
+        files = self._services.files
+        found = {kind: str(files.base(kind)) for kind in ("input", "output", "temp")}
+        return {**found, "user": str(files.folders.user)}
+
+    def _cost_key(self, function: str, weights: Sequence[str]) -> str:
+        """Return what costs are remembered under: of packs' nodes each class by itself."""
+        if function in HOST_FUNCTIONS:
+            return f"{function} {self._identity.node_class}"
+        return cost_key(function, weights)
 
     def keep_only(self, emitted: Emitted) -> None:
         """Give back the pins of all that was emitted before; what follows needs this one only."""

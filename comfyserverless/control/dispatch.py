@@ -23,7 +23,7 @@ from comfyserverless.core import messages as wire
 from comfyserverless.core import values
 from comfyserverless.core.errors import NoRoomError, WorkerError
 from comfyserverless.core.ids import InvocationId, PromptId, TenantId, WorkerId
-from comfyserverless.core.modelfn import Lane
+from comfyserverless.core.modelfn import HOST_LANES, Lane
 from comfyserverless.core.values import Output, Value
 from comfyserverless.scheduling import events, instructions
 from comfyserverless.scheduling.events import InvocationSpec
@@ -234,6 +234,11 @@ class Dispatcher:
         """Tell what losses of workers have cost."""
         return self._recovery.view(self.state.checkpoints.largest_steps)
 
+    @property
+    def _computing(self) -> int:
+        """Count the workers that run model functions."""
+        return sum(1 for worker in self.state.pool.workers.values() if not worker.slots.keys() <= HOST_LANES)
+
     def counts(self) -> dict[str, int]:
         """Count what is held, to see leaks: calls, results, tensors, publications."""
         return {
@@ -290,7 +295,7 @@ class Dispatcher:
             return
         if not start.is_restored:
             self._publications.read(start.invocation, call.spec.callback_needs)
-        publishes = self._overlaps and len(self._running) > 1
+        publishes = self._overlaps and start.lane not in HOST_LANES and self._computing > 1
         orders = self._recovery.prepare(start, call.spec.is_step)
         function = call.spec.function
         self._send(
@@ -362,7 +367,11 @@ class Dispatcher:
 
 
 def _given_up(spec: InvocationSpec, attempts: int) -> WorkerError:
-    error = WorkerError(_why_given_up(spec.function, attempts), "WorkerLostError")
+    if attempts and spec.lane in HOST_LANES:
+        text = f"The process of the node packs ended while it ran {spec.node_class} (node {spec.node}); see the log"
+        error = WorkerError(text, "NodeHostLostError")
+    else:
+        error = WorkerError(_why_given_up(spec.function, attempts), "WorkerLostError")
     about = {"invocation": spec.id, "prompt_id": spec.run.partition("#")[0], "tenant": spec.tenant}
     log.error("invocation %s of prompt %s: %s", spec.id, spec.run, error, extra=about)
     return error

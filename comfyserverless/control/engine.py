@@ -13,6 +13,7 @@ from comfyserverless.control.context import RunServices
 from comfyserverless.control.describing import now_ms
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.guidance.choices import Choices
+from comfyserverless.control.hosting.hosting import Hosting
 from comfyserverless.control.metering.book import UsageBook
 from comfyserverless.control.metering.limits import Admission
 from comfyserverless.control.metrics.metrics import Metrics
@@ -44,8 +45,6 @@ from comfyserverless.core.config import EngineConfig
 from comfyserverless.core.errors import CapacityError
 from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId, WorkerId
 from comfyserverless.graph.plan import Plan
-from comfyserverless.graph.validation import validate
-from comfyserverless.nodes.registry import BUILTIN
 from comfyserverless.scheduling.config import SchedulingConfig, policy_named
 
 log = logging.getLogger(__name__)
@@ -83,19 +82,21 @@ class Engine:
             tenant_weights=Weights(tenants),
             policy=policy_named(config.policy),
         )
-        self._pool = WorkerPool(config.worker, scheduling, self._scratch, self._let_go)
+        self.hosting = Hosting(config, tenants.shared_files, self._scratch.folder)
+        host = self.hosting.wanted_host
+        self._pool = WorkerPool(config.worker, scheduling, self._scratch, self._let_go, host)
         self.overview = Overview(self._pool.dispatcher.state, self._pool.dispatcher.meter)
         self.metrics = Metrics(tenants.names, self._pool.dispatcher.meter, self._queue.find, self._look)
         self.subscribe(self.metrics.on_notice)
         self._pool.dispatcher.meter.listen(self.book.on_stay)
-        self._runs = Runs(
-            self._pool, self._caches, self._admission, self._prompts, self._services_of, self._notify
-        )
+        parts = (self._pool, self._caches, self._admission, self._prompts, self._services_of, self._notify)
+        self._runs = Runs(*parts, hosting=self.hosting)
         self._config = config
 
     async def start(self) -> None:
         """Start the worker processes in the background and begin to run prompts; returns at once."""
         self._remove_staged()
+        await self.hosting.start()
         await self._pool.start()
         self._runs.start()
 
@@ -110,6 +111,7 @@ class Engine:
         """
         await self._runs.stop()
         await self._pool.stop()
+        await self.hosting.stop()
         self._admission.close()
         self.book.write()
         await asyncio.to_thread(self._prompts.close)
@@ -142,7 +144,8 @@ class Engine:
         refused = self._admission.refusal(tenant, number)
         if refused is not None:
             return refused
-        validation = validate(request.prompt, BUILTIN, self._tenants.files(tenant), request.targets)
+        files = self._tenants.files(tenant)
+        validation = await self.hosting.validated(request.prompt, files, request.targets)
         if validation.plan is None:
             return SubmitResult(None, number, validation.error, validation.node_errors)
         prompt_id = request.prompt_id or PromptId(str(uuid.uuid4()))
@@ -290,6 +293,7 @@ class Engine:
             split_guidance=self._config.split_guidance,
             choices=self._choices,
             staging_tag=self._scratch.tag,
+            classes=self.hosting.classes(files, {"prompt": record.prompt}),
         )
 
     def _notify(self, notice: Notice) -> None:

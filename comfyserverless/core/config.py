@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -76,6 +77,8 @@ class EngineConfig:
     copies of a sampler's state that outlive its worker; 0 for none, None to weigh their time. split_guidance:
     whether the branches of classifier-free guidance are calls apart, which moves the last bits of pictures:
     `off`, `on`, or `auto`: as was measured once for a model and size, and is kept beside worker.profiles.
+    loads_packs: whether custom node packs are loaded; pack_whitelist: only those of these names, None for all.
+    pack_flags, argv, address, port: what packs can see of how the server was started.
     """
 
     folders: Folders
@@ -94,6 +97,12 @@ class EngineConfig:
     max_attempts: int = 2
     checkpoint_steps: int | None = None
     split_guidance: str = "off"
+    loads_packs: bool = True
+    pack_whitelist: tuple[str, ...] | None = None
+    pack_flags: Mapping[str, object] = field(default_factory=dict)
+    argv: tuple[str, ...] = ()
+    address: str = "127.0.0.1"
+    port: int = 8188
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,9 @@ def run_host(options: ZygoteOptions, request: SpawnWorker) -> int:
     try:
         with dial(request.link) as connection:
             link = Link(connection)
-            device = torch.device("cpu")
-            store = TensorStore(request.worker, open_arena(request, device, link))
-            HostSession(request, plan, store, link).serve()
+            arena = open_arena(request, torch.device("cpu"), link)
+            store = TensorStore(request.worker, arena)
+            HostSession(request, plan, arena, store, link).serve()
     except LinkLost as exc:
         log.error("node host %s: %s", request.worker, exc)
         if store is not None:

@@ -14,6 +14,7 @@ from comfyserverless.core.hosting import Catalog, HostPlan, PackReport
 from comfyserverless.core.memory import DeviceMemory, HostMemory, MemoryCounters, WeightsPicture
 from comfyserverless.core.modelfn import HOST_FUNCTIONS, Lane
 from comfyserverless.core.zygote import SpawnWorker
+from comfyserverless.dataplane.arena import LocalArena
 from comfyserverless.dataplane.store import TensorStore
 from comfyserverless.host import bridge
 from comfyserverless.host.jsonsafe import json_safe
@@ -37,15 +38,18 @@ LANE_SLOTS: dict[Lane, int] = {"pack": 1, "async": 16}
 class HostSession:
     """Carry out the messages of one link, and load the packs meanwhile."""
 
-    def __init__(self, request: SpawnWorker, plan: HostPlan, store: TensorStore, link: Link) -> None:
+    def __init__(
+        self, request: SpawnWorker, plan: HostPlan, arena: LocalArena, store: TensorStore, link: Link
+    ) -> None:
         self._request = request
         self._plan = plan
         self._store = store
+        self._arena = arena
         self._link = link
         self._device = torch.device("cpu")
         self._objects = ObjectStore(request.worker)
         codec = Codec(store, self._objects)
-        self._bridge = LiveBridge(self._send, codec, places_of(plan.places))
+        self._bridge = LiveBridge(self._send, codec, places_of({"base": plan.settings.base, **plan.places}))
         bridge.install(self._bridge)
         self._parts: Parts = attach_all(plan)
         executor = Executor(REGISTRY, codec, self._bridge)
@@ -67,7 +71,7 @@ class HostSession:
         self._reporter.stop()
 
     def _hello(self) -> wire.Hello:
-        arena = self._store.arena
+        arena = self._arena
         return wire.Hello(
             version=wire.LINK_VERSION,
             worker=self._request.worker,

@@ -12,6 +12,7 @@ from typing import Any
 
 from comfyserverless.core.errors import InvariantError
 from comfyserverless.core.ids import InvocationId
+from comfyserverless.core.modelfn import HOST_LANES
 from comfyserverless.scheduling.charges import Charges
 from comfyserverless.scheduling.checkpoints import Checkpoints
 from comfyserverless.scheduling.config import SchedulingConfig
@@ -138,11 +139,14 @@ class SchedulingState:
         """Decide on an invocation whose worker is gone: it may have been the reason."""
         if record.phase == "cancelling" and record.fate != "retry":
             self._end_cancelled(record, turn)
-        elif record.attempts >= self.config.max_attempts:
+        elif record.attempts >= self._most_attempts(record):
             turn.out.append(AbandonInvocation(record.spec.id, record.attempts, turn.cause))
             self._lineage.fail(record, turn, told=record.run, phase="abandoned")
         else:
             self._lineage.retry(record, turn)
+
+    def _most_attempts(self, record: InvocationRecord) -> int:
+        return 1 if record.spec.lane in HOST_LANES else self.config.max_attempts
 
     def _on_invocation_submitted(self, event: InvocationSubmitted, turn: Turn) -> None:
         """Make an invocation wait for its inputs; those released meanwhile are made again.

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from comfyserverless.control.dispatch import Dispatcher
+from comfyserverless.control.hosting.host import PackHost
 from comfyserverless.control.views import WorkerView
 from comfyserverless.control.workers.checkpoints import CheckpointFiles, Recovery
 from comfyserverless.control.workers.describing import Joined, describe
@@ -23,7 +24,7 @@ from comfyserverless.core import messages as wire
 from comfyserverless.core.config import WorkerConfig
 from comfyserverless.core.errors import InvariantError
 from comfyserverless.core.ids import WorkerId
-from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS
+from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS, HOST_FUNCTIONS
 from comfyserverless.scheduling.state import SchedulingConfig
 
 log = logging.getLogger(__name__)
@@ -32,13 +33,17 @@ _SILENCE_LIMIT_S = 120.0
 _CANCEL_GRACE_S = 20.0
 """How long a cancelled invocation may keep its lane: a step cannot be stopped, but a worker can be replaced."""
 
+_HOST_CANCEL_GRACE_S = 60.0
+"""The same for a node of a pack, which nothing can interrupt that does not look for it."""
+
 _WATCH_EVERY_S = 5.0
 
 
 class WorkerPool:
     """Own the workers of one server.
 
-    let_go: drop results in a worker's arena that only wait to be used again; False if there are none.
+    let_go: drop results in a worker's arena that only wait to be used again; False if there are none. host: whom
+    the node host's messages are for, None for doing without one.
     """
 
     def __init__(
@@ -47,14 +52,16 @@ class WorkerPool:
         scheduling: SchedulingConfig,
         scratch: Scratch,
         let_go: Callable[[WorkerId], bool],
+        host: PackHost | None = None,
     ) -> None:
+        self._host = host
         self._socket = scratch.folder / "link.sock"
         self.policy = scheduling.policy
         self._links = LinkServer(self)
         budget_bytes = checkpoint_share_bytes(host_memory_bytes(), free_bytes(shared_folder()))
         recovery = Recovery(CheckpointFiles(scratch.folder, budget_bytes))
         self.dispatcher = Dispatcher(scheduling, self._links.send, time.monotonic, let_go, recovery)
-        self._processes = WorkerProcesses(config, f"unix:{self._socket}", scratch, self.lost)
+        self._processes = WorkerProcesses(config, f"unix:{self._socket}", scratch, self.lost, host.plan if host else None)
         self._let_go = let_go
         #: all and only workers with a live link.
         self._joined: dict[WorkerId, Joined] = {}
@@ -62,6 +69,8 @@ class WorkerPool:
         """Set when the first worker has joined."""
         self._watch: asyncio.Task[None] | None = None
         self._is_stopping = False
+        if host is not None:
+            host.connect(self._links.send, self._processes.kill)
 
     @property
     def slot_count(self) -> int:
@@ -71,7 +80,7 @@ class WorkerPool:
     @property
     def has_workers(self) -> bool:
         """Tell whether some worker takes work now."""
-        return bool(self._joined)
+        return any(not self._processes.is_host(worker) for worker in self._joined)
 
     async def start(self) -> None:
         """Listen for links and begin to start workers."""
@@ -106,7 +115,9 @@ class WorkerPool:
     def joined(self, hello: wire.Hello) -> None:
         """Check that the worker runs what we lower to, and give it work."""
         specs = {spec.name: spec for spec in hello.functions}
-        wrong = [name for name, spec in BUILTIN_FUNCTIONS.items() if specs.get(name) != spec]
+        is_host = self._processes.is_host(hello.worker)
+        wanted = HOST_FUNCTIONS if is_host else BUILTIN_FUNCTIONS
+        wrong = [name for name, spec in wanted.items() if specs.get(name) != spec]
         if wrong:
             raise InvariantError(f"worker {hello.worker} declares other ports for {', '.join(wrong)}")
         self._joined[hello.worker] = Joined(hello, None, time.monotonic())
@@ -114,7 +125,10 @@ class WorkerPool:
         extra = {"worker": hello.worker}
         log.info("worker %s is ready (pid %d, %s)", hello.worker, hello.pid, hello.device.name, extra=extra)
         self.dispatcher.worker_joined(hello.worker, hello.lanes)
-        self.has_joined.set()
+        if is_host and self._host is not None:
+            self._host.joined(hello.worker)
+        else:
+            self.has_joined.set()
 
     def received(self, worker: WorkerId, message: wire.FromWorker) -> None:
         """Route a worker's message; what comes after the loss of its process was noticed is ignored."""
@@ -133,6 +147,9 @@ class WorkerPool:
                 self.dispatcher.cancelled(worker, message)
             case wire.WorkerStats():
                 state.note(message)
+            case wire.HostAnswer() | wire.HostRequest() | wire.HostNotice():
+                if self._host is not None and self._processes.is_host(worker):
+                    self._host.received(message)
             case wire.Hello() | wire.JoinIsland():
                 raise InvariantError(f"worker {worker} said hello twice")
 
@@ -142,6 +159,8 @@ class WorkerPool:
             level = logging.DEBUG if self._is_stopping else logging.WARNING
             log.log(level, "worker %s is lost", worker, extra={"worker": worker})
             self._processes.kill(worker)  # first: what it ran may run elsewhere at once
+            if self._host is not None:
+                self._host.lost(worker)
             self._let_go(worker)
             self.dispatcher.worker_lost(worker, time.monotonic() - known.heard_at_s)
 
@@ -152,7 +171,10 @@ class WorkerPool:
             await asyncio.sleep(_WATCH_EVERY_S)
             heard_at_s = {worker: state.heard_at_s for worker, state in self._joined.items()}
             self._processes.kill_silent(heard_at_s, time.monotonic() - _SILENCE_LIMIT_S)
+            late = self.dispatcher.held_up(_HOST_CANCEL_GRACE_S)
             for worker, invocation in self.dispatcher.held_up(_CANCEL_GRACE_S).items():
+                if self._processes.is_host(worker) and worker not in late:
+                    continue
                 extra = {"worker": worker, "invocation": invocation}
                 log.warning("worker %s does not end cancelled %s; killing it", worker, invocation, extra=extra)
                 self._processes.kill(worker)

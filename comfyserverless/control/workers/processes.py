@@ -34,6 +34,7 @@ from comfyserverless.control.workers.sizing import (
 )
 from comfyserverless.control.workers.weights import plan_weights
 from comfyserverless.core.config import WorkerConfig
+from comfyserverless.core.hosting import HostPlan
 from comfyserverless.core.ids import WorkerId
 from comfyserverless.core.zygote import (
     Exited,
@@ -98,12 +99,20 @@ def check_sizes(config: WorkerConfig) -> None:
 class WorkerProcesses:
     """Start, watch and stop the zygote and its workers.
 
-    exited: told the worker id whenever a worker's process is over (its link may have told so before).
+    exited: told the worker id whenever a worker's process is over (its link may have told so before). host: gives
+    what the node host is started with, None for doing without one.
     """
 
     def __init__(
-        self, config: WorkerConfig, link: str, scratch: Scratch, exited: Callable[[WorkerId], None]
+        self,
+        config: WorkerConfig,
+        link: str,
+        scratch: Scratch,
+        exited: Callable[[WorkerId], None],
+        host: Callable[[], HostPlan] | None = None,
     ) -> None:
+        self._plan_host = host
+        self.host = None if host is None else Slot("host", None)
         self._link = link
         self._scratch = scratch
         self._on_exited = exited
@@ -115,7 +124,9 @@ class WorkerProcesses:
         has_gpus = any(slot.device_index is not None for slot in self.slots)
         self._weights = plan_weights(config, memory_bytes, len(self.slots), has_gpus)
         self._arena_bytes = _arena_bytes(config, memory_bytes, len(self.slots))
-        self._bond = _Bond.OPEN if config.arena_kind == "nvshmem" else _Bond.NONE
+        self._bond = _Bond.OPEN if config.arena_kind == "nvshmem" and host is None else _Bond.NONE
+        if config.arena_kind == "nvshmem" and host is not None:
+            log.warning("node packs are there, whose process cannot reach GPU memory: using shared memory")
         self._island_starts = 0
         self._zygote: asyncio.subprocess.Process | None = None
         self._is_ready = False
@@ -144,12 +155,20 @@ class WorkerProcesses:
             except TimeoutError:
                 self._kill_all()
                 await zygote.wait()
-        for slot in self.slots:
+        for slot in self._all:
             _remove_arena(slot)
 
+    @property
+    def _all(self) -> list[Slot]:
+        return self.slots if self.host is None else [*self.slots, self.host]
+
     def slot_of(self, worker: WorkerId) -> Slot | None:
-        """Return the slot whose present incarnation is this worker."""
-        return next((slot for slot in self.slots if slot.worker == worker), None)
+        """Return the slot whose present incarnation is this worker, or node host."""
+        return next((slot for slot in self._all if slot.worker == worker), None)
+
+    def is_host(self, worker: WorkerId | None) -> bool:
+        """Tell whether a worker is the node host."""
+        return self.host is not None and worker is not None and self.host.worker == worker
 
     def note_arena(self, path: str) -> None:
         """Take note of where a worker that was just started has its arena."""
@@ -165,7 +184,7 @@ class WorkerProcesses:
 
     def kill_silent(self, heard_at_s: Mapping[WorkerId, float], since_s: float) -> None:
         """Kill workers that said nothing since a moment; one that never did counts from its start."""
-        for slot in self.slots:
+        for slot in self._all:
             if slot.worker is None or slot.pid is None:
                 continue
             last_s = heard_at_s.get(slot.worker, slot.started_at_s)
@@ -186,7 +205,7 @@ class WorkerProcesses:
             except OSError as exc:  # no memory or process left for it now: that may pass
                 log.error("cannot start the worker zygote: %s", exc)
             self._is_ready = False
-            for slot in self.slots:
+            for slot in self._all:
                 self._over(slot)
             failures = failures + 1 if time.monotonic() - began_s < _YOUNG_S else 1
             log.error("the worker zygote ended; starting it again")
@@ -196,7 +215,7 @@ class WorkerProcesses:
         self._zygote = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "comfyserverless.worker",
+            "comfyserverless.host",
             msgspec.json.encode(self._options).decode(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -215,6 +234,8 @@ class WorkerProcesses:
             self._is_ready = True
             log.info("worker imports took %.1f s", report.import_s)
             self._spawn_all()
+            if self.host is not None:
+                self._spawn(self.host)
             return
         slot = self.slot_of(report.worker)
         if slot is None:
@@ -234,7 +255,7 @@ class WorkerProcesses:
                 extra={"worker": report.worker},
             )
         self._over(slot)
-        if self._bond is not _Bond.NONE and not self._is_stopping:
+        if self._bond is not _Bond.NONE and not self._is_stopping and slot is not self.host:
             self._end_island()
         self._respawn_later(slot)
 
@@ -287,7 +308,8 @@ class WorkerProcesses:
                 resident=self._weights.resident,
                 profiles_path=self._weights.profiles_path,
                 device_index=slot.device_index,
-                island=self._place_of(slot),
+                island=None if slot is self.host else self._place_of(slot),
+                host=self._plan_host() if slot is self.host and self._plan_host is not None else None,
             )
         )
 
@@ -316,7 +338,7 @@ class WorkerProcesses:
         self._zygote.stdin.write(encode_line(message))
 
     def _kill_all(self) -> None:
-        for slot in self.slots:
+        for slot in self._all:
             if slot.worker is not None:
                 self.kill(slot.worker)
         if self._zygote is not None:

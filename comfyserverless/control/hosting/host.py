@@ -1,0 +1,207 @@
+"""Know the node host: whether it is there, what it brings, and how to ask it.
+
+For those who use it:
+
+- `catalog` is what the packs bring, None until they are loaded (`await loaded(within_s)`).
+- `await ask(kind, payload, within_s)` asks a question of `core.hosting`; payload and answer are value trees.
+- `listen(kind, listener)` tells of notices: listener(payload, invocation) on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.hosting.output import HostOutput
+from comfyserverless.control.hosting.plan import has_packs, make_plan
+from comfyserverless.core import messages as wire
+from comfyserverless.core import values
+from comfyserverless.core.config import EngineConfig
+from comfyserverless.core.errors import CapacityError
+from comfyserverless.core.hosting import Catalog, HostPlan, PackReport
+from comfyserverless.core.ids import InvocationId, WorkerId
+
+log = logging.getLogger(__name__)
+
+LOADED_WITHIN_S = 120.0
+"""How long a prompt with nodes of packs waits for them to be loaded."""
+
+_ANSWER_WITHIN_S = 60.0
+_IMPORT_LIMIT_S = 600.0
+
+NoticeListener = Callable[[Any, InvocationId | None], None]
+RequestListener = Callable[[wire.HostRequest], None]
+
+
+class HostDown(CapacityError):
+    """The node host is not there, or did not answer in time."""
+
+
+class PackHost:
+    """Follow the node host through its lives. send: delivers a message to it; kill: ends it, for a new one."""
+
+    def __init__(self, config: EngineConfig, files: FolderPaths, scratch: Path) -> None:
+        self._config = config
+        self._files = files
+        self._scratch = scratch
+        self.is_wanted = has_packs(config, files)
+        """Whether there are packs, so that there is a host."""
+        self.catalog: Catalog | None = None
+        self.worker: WorkerId | None = None
+        self._output = HostOutput()
+        self._send: Callable[[WorkerId, wire.ToWorker], None] = lambda *_: None
+        self._kill: Callable[[WorkerId], None] = lambda _: None
+        self._listeners: dict[str, list[NoticeListener]] = {}
+        self._on_request: RequestListener | None = None
+        self._ids = itertools.count()
+        #: all and only questions that were asked and not answered.
+        self._asked: dict[int, asyncio.Future[bytes]] = {}
+        self._loaded = asyncio.Event()
+        #: the pack whose import runs, and since when; "" for none.
+        self._loading, self._loading_since_s = "", 0.0
+        #: packs that ended a host at their import: name -> why they are not loaded again.
+        self._given_up: dict[str, str] = {}
+        self._watch: asyncio.Task[None] | None = None
+
+    def connect(
+        self, send: Callable[[WorkerId, wire.ToWorker], None], kill: Callable[[WorkerId], None]
+    ) -> None:
+        """Say how to reach the host, and how to end it."""
+        self._send, self._kill = send, kill
+
+    async def start(self) -> None:
+        """Listen for what the host prints, and watch over its loading."""
+        if self.is_wanted:
+            await self._output.start(self._scratch / "packs.out")
+            self._watch = asyncio.create_task(self._watch_loading(), name="pack-host-watch")
+
+    async def stop(self) -> None:
+        """Answer nobody any more."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._drop_questions("the server is stopping")
+        await self._output.stop()
+
+    def plan(self) -> HostPlan:
+        """Return what the next host is started with."""
+        return make_plan(self._config, self._files, self._scratch, self._given_up)
+
+    def listen(self, kind: str, listener: NoticeListener) -> None:
+        """Tell of notices of a kind: `progress`, `text`, `send`, `metadata`, `catalog`."""
+        self._listeners.setdefault(kind, []).append(listener)
+
+    def serve_requests(self, listener: RequestListener) -> None:
+        """Say who answers requests of nodes that run."""
+        self._on_request = listener
+
+    async def loaded(self, within_s: float = LOADED_WITHIN_S) -> Catalog | None:
+        """Wait until the packs are loaded; None if there are none, or it takes longer."""
+        if not self.is_wanted:
+            return None
+        try:
+            await asyncio.wait_for(self._loaded.wait(), within_s)
+        except TimeoutError:
+            return None
+        return self.catalog
+
+    async def ask(self, kind: str, payload: Any, within_s: float = _ANSWER_WITHIN_S) -> Any:
+        """Ask the host. Raises HostDown if it is not there, ends meanwhile, or does not answer in time.
+
+        Raises ValueError with the host's words if it could not answer.
+        """
+        worker = self.worker
+        if worker is None:
+            raise HostDown("The process of the node packs is not running")
+        number = next(self._ids)
+        asked = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            self._send(worker, wire.HostQuestion(number, kind, values.encode(payload)))
+            answer = await asyncio.wait_for(asked, within_s)
+        except TimeoutError as exc:
+            raise HostDown(f"The node packs did not answer within {within_s:g} s ({kind})") from exc
+        finally:
+            self._asked.pop(number, None)
+        return values.decode(answer)
+
+    def reply(self, request: int, payload: Any, error_type: str = "", error: str = "") -> None:
+        """Answer a request."""
+        if self.worker is not None:
+            data = b"" if error_type else values.encode(payload)
+            self._send(self.worker, wire.HostReply(request, data, error_type, error))
+
+    # -- what the pool tells ----------------------------------------------------------------------
+
+    def joined(self, worker: WorkerId) -> None:
+        """Take note of a new host; it loads its packs now."""
+        self.worker = worker
+        self._loading_since_s = time.monotonic()
+
+    def lost(self, worker: WorkerId) -> None:
+        """Take note that the host is gone; a pack whose import it ran is not loaded again."""
+        if worker != self.worker:
+            return
+        self.worker = None
+        self._loaded.clear()
+        if self._loading:
+            log.error("node pack %s ended the process at its import; going on without it", self._loading)
+            self._given_up[self._loading] = "its import ended the process"
+            self._loading = ""
+        self._drop_questions("The process of the node packs ended")
+
+    def received(self, message: wire.HostAnswer | wire.HostRequest | wire.HostNotice) -> None:
+        """Take a message of the host."""
+        match message:
+            case wire.HostAnswer(id=number, payload=payload, error=error):
+                asked = self._asked.pop(number, None)
+                if asked is not None and not asked.done():
+                    if error:
+                        asked.set_exception(ValueError(error))
+                    else:
+                        asked.set_result(payload)
+            case wire.HostRequest():
+                if self._on_request is not None:
+                    self._on_request(message)
+            case wire.HostNotice(kind=kind, payload=payload, invocation=invocation):
+                self._noticed(kind, values.decode(payload), invocation)
+
+    def _noticed(self, kind: str, payload: Any, invocation: InvocationId | None) -> None:
+        if kind == "loading":
+            self._loading, self._loading_since_s = str(payload["pack"]), time.monotonic()
+        elif kind == "catalog":
+            self.catalog = msgspec.convert(payload, Catalog)
+            self._loading = ""
+            self._loaded.set()
+            _tell(self.catalog.packs)
+        for listener in self._listeners.get(kind, ()):
+            listener(payload, invocation)
+
+    def _drop_questions(self, why: str) -> None:
+        for asked in self._asked.values():
+            if not asked.done():
+                asked.set_exception(HostDown(why))
+        self._asked.clear()
+
+    async def _watch_loading(self) -> None:
+        """End a host whose pack never stops to import: others wait behind it."""
+        while True:
+            await asyncio.sleep(5.0)
+            took_s = time.monotonic() - self._loading_since_s
+            if self._loading and self.worker is not None and took_s > _IMPORT_LIMIT_S:
+                log.error("the import of node pack %s does not end; ending it", self._loading)
+                self._kill(self.worker)
+
+
+def _tell(packs: tuple[PackReport, ...]) -> None:
+    failed = [pack.name for pack in packs if pack.error]
+    classes = sum(len(pack.classes) for pack in packs)
+    log.info("%d node packs with %d classes are loaded", len(packs) - len(failed), classes)
+    if failed:
+        log.warning("node packs that could not be loaded: %s", ", ".join(failed))

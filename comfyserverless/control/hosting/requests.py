@@ -1,0 +1,167 @@
+"""Answer what nodes of packs ask for while they run, above all to run a built-in node for them.
+
+A built-in node is lowered as always, for the run, tenant and node of the call that asks: it is scheduled,
+charged and cancelled with it. Its results are kept until the call is over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from comfyserverless.control.context import NodeContext
+from comfyserverless.control.hosting.host import PackHost
+from comfyserverless.core import messages as wire
+from comfyserverless.core import values
+from comfyserverless.core.errors import PromptError, WorkerError
+from comfyserverless.core.ids import InvocationId, NodeId
+from comfyserverless.core.values import Output, Value, outputs_in
+from comfyserverless.graph.declaration import NodeDeclaration
+from comfyserverless.graph.lowering import Items, LoweringContext, StepProgress
+from comfyserverless.nodes.registry import BUILTIN
+
+log = logging.getLogger(__name__)
+
+_INTERRUPTED = "InterruptProcessingException"
+
+Answer = Callable[[LoweringContext | None, Any], Any]
+
+
+class _Scope:
+    """One call that runs: its node's context, and what it has asked for."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self.context = context
+        self.children: list[NodeContext] = []
+        self.tasks: set[asyncio.Task[None]] = set()
+
+
+class HostRequests:
+    """Serve the requests of the node host. find_internal: declarations that only the host may name."""
+
+    def __init__(self, host: PackHost, find_internal: Callable[[str], NodeDeclaration | None]) -> None:
+        self._host = host
+        self._find_internal = find_internal
+        #: all and only calls that wait for their answers.
+        self._scopes: dict[InvocationId, _Scope] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._answers: dict[str, Answer] = {"object_info": self._object_info}
+        host.serve_requests(self._take)
+        host.listen("progress", self._on_progress)
+        host.listen("text", self._on_text)
+
+    def answer(self, kind: str, answer: Answer) -> None:
+        """Answer a kind of requests: called with the context of the call that asks (None: no call), and the
+        payload; gives a value tree."""
+        self._answers[kind] = answer
+
+    @contextmanager
+    def opened(self, invocation: InvocationId, context: LoweringContext) -> Iterator[None]:
+        """Let an invocation ask, for the node of a context, within the block."""
+        assert isinstance(context, NodeContext)
+        scope = self._scopes[invocation] = _Scope(context)
+        try:
+            yield
+        finally:
+            del self._scopes[invocation]
+            for task in scope.tasks:
+                task.cancel()
+            for child in scope.children:
+                child.release()
+
+    def places(self, context: LoweringContext) -> dict[str, str]:
+        """Return the folders of the tenant of a context."""
+        assert isinstance(context, NodeContext)
+        return context.places()
+
+    def _take(self, request: wire.HostRequest) -> None:
+        scope = self._scopes.get(request.invocation)
+        task = asyncio.get_running_loop().create_task(self._serve(request, scope))
+        tasks = self._tasks if scope is None else scope.tasks
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    async def _serve(self, request: wire.HostRequest, scope: _Scope | None) -> None:
+        try:
+            payload = values.decode(request.payload)
+            if request.kind == "run_node":
+                answer = await self._run_node(scope, payload)
+            elif request.kind in self._answers:
+                answer = self._answers[request.kind](scope.context if scope else None, payload)
+            else:
+                raise PromptError(f"the server cannot answer {request.kind!r}")
+            self._host.reply(request.id, answer)
+        except asyncio.CancelledError:
+            self._host.reply(request.id, None, _INTERRUPTED, "the prompt was stopped")
+            raise
+        except WorkerError as exc:
+            self._host.reply(request.id, None, exc.exception_type, str(exc))
+        except Exception as exc:  # noqa: BLE001 - border of a node's request: the node gets the error
+            self._host.reply(request.id, None, type(exc).__name__, str(exc) or type(exc).__name__)
+
+    async def _run_node(self, scope: _Scope | None, payload: Mapping[str, Any]) -> list[Value]:
+        name, inputs = str(payload["class_type"]), dict(payload["inputs"])
+        declaration = BUILTIN.get(name) or self._find_internal(name)
+        if declaration is None:
+            raise PromptError(f"there is no built-in node class {name!r}")
+        if scope is None:
+            raise PromptError(f"{name} can be run only by a node that runs, for its prompt and its tenant")
+        _check_given(declaration, inputs)
+        child = scope.context.child(f"~{len(scope.children)}")
+        scope.children.append(child)
+        lowering = asyncio.ensure_future(declaration.lower(child, inputs))
+        failing = asyncio.ensure_future(child.failed())
+        try:
+            await asyncio.wait({lowering, failing}, return_when=asyncio.FIRST_COMPLETED)
+            if not lowering.done():
+                failing.result()
+            result = lowering.result()
+            await child.finished()
+            child.keep(outputs_in([_listed(value) for value in result.outputs]))
+            return [await _resolved(child, _listed(value)) for value in result.outputs]
+        finally:
+            lowering.cancel()
+            failing.cancel()
+
+    def _object_info(self, context: LoweringContext | None, payload: Any) -> Any:
+        raise PromptError("object_info is not answered here")
+
+    def _on_progress(self, payload: Any, invocation: InvocationId | None) -> None:
+        scope = self._scopes.get(invocation) if invocation else None
+        if scope is not None:
+            progress = StepProgress(payload["value"], payload["maximum"])
+            scope.context.report(progress, payload["preview"], self._node(scope, payload))
+
+    def _on_text(self, payload: Any, invocation: InvocationId | None) -> None:
+        scope = self._scopes.get(invocation) if invocation else None
+        if scope is not None:
+            scope.context.show_text(str(payload["text"]), self._node(scope, payload))
+
+    def _node(self, scope: _Scope, payload: Any) -> NodeId | None:
+        node = payload.get("node_id")
+        return None if node is None or node == scope.context.hidden.unique_id else NodeId(str(node))
+
+
+def _check_given(declaration: NodeDeclaration, inputs: Mapping[str, Any]) -> None:
+    """Raise PromptError if an input that the class needs is missing."""
+    missing = [spec.name for spec in declaration.inputs if spec.section == "required" and spec.name not in inputs]
+    if missing:
+        raise PromptError(f"{declaration.name} needs {', '.join(missing)}")
+
+
+def _listed(value: Value) -> Value:
+    return list(value.values) if isinstance(value, Items) else value
+
+
+async def _resolved(context: NodeContext, value: Value) -> Value:
+    """Return a value tree with every symbol replaced by what it stands for."""
+    if type(value) is Output:
+        return await context.result(value)
+    if type(value) in (list, tuple):
+        return [await _resolved(context, item) for item in value]
+    if type(value) is dict:
+        return {key: await _resolved(context, item) for key, item in value.items()}
+    return value
