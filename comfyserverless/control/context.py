@@ -201,7 +201,7 @@ class NodeContext:
         found = {kind: str(files.base(kind)) for kind in ("input", "output", "temp")}
         return {**found, "user": str(files.folders.user)}
 
-    def _cost_key(self, function: str, weights: Sequence[str]) -> str:
+    def _cost_key(self, function: str, weights: tuple[str, ...]) -> str:
         """Return what costs are remembered under: of packs' nodes each class by itself."""
         if function in HOST_FUNCTIONS:
             return f"{function} {self._identity.node_class}"

@@ -234,11 +234,6 @@ class Dispatcher:
         """Tell what losses of workers have cost."""
         return self._recovery.view(self.state.checkpoints.largest_steps)
 
-    @property
-    def _computing(self) -> int:
-        """Count the workers that run model functions."""
-        return sum(1 for worker in self.state.pool.workers.values() if not worker.slots.keys() <= HOST_LANES)
-
     def counts(self) -> dict[str, int]:
         """Count what is held, to see leaks: calls, results, tensors, publications."""
         return {
@@ -295,7 +290,7 @@ class Dispatcher:
             return
         if not start.is_restored:
             self._publications.read(start.invocation, call.spec.callback_needs)
-        publishes = self._overlaps and start.lane not in HOST_LANES and self._computing > 1
+        publishes = self._overlaps and start.lane not in HOST_LANES and _computing(self.state) > 1
         orders = self._recovery.prepare(start, call.spec.is_step)
         function = call.spec.function
         self._send(
@@ -366,9 +361,15 @@ class Dispatcher:
         self._handle(events.RoomAwaited(tuple(invocations), self._clock(), "room"))
 
 
+def _computing(state: SchedulingState) -> int:
+    """Count the workers that run model functions."""
+    return sum(1 for worker in state.pool.workers.values() if not worker.slots.keys() <= HOST_LANES)
+
+
 def _given_up(spec: InvocationSpec, attempts: int) -> WorkerError:
     if attempts and spec.lane in HOST_LANES:
-        text = f"The process of the node packs ended while it ran {spec.node_class} (node {spec.node}); see the log"
+        what = f"{spec.node_class} (node {spec.node})"
+        text = f"The process of the node packs ended while it ran {what}; see the log"
         error = WorkerError(text, "NodeHostLostError")
     else:
         error = WorkerError(_why_given_up(spec.function, attempts), "WorkerLostError")

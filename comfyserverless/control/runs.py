@@ -15,6 +15,7 @@ from comfyserverless.control.caches import TenantCaches
 from comfyserverless.control.context import RunServices
 from comfyserverless.control.describing import now_ms
 from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.hosting.hosting import Hosting
 from comfyserverless.control.metering.limits import Admission
 from comfyserverless.control.records.ending import end_as_unplanned
 from comfyserverless.control.records.packed import unpacked
@@ -23,8 +24,9 @@ from comfyserverless.control.records.saves import RunPublisher
 from comfyserverless.control.run import Run
 from comfyserverless.control.views import Notice, QueueChanged, RunEnded, RunRecord, RunStatus
 from comfyserverless.control.workers.pool import WorkerPool
+from comfyserverless.core.errors import ComfyServerlessError
 from comfyserverless.core.ids import PromptId, TenantId, WorkerId
-from comfyserverless.graph.plan import Plan
+from comfyserverless.graph.plan import Plan, Validation
 from comfyserverless.graph.validation import validate
 from comfyserverless.nodes.registry import BUILTIN
 from comfyserverless.scheduling.policies.open_runs import is_one_queue, most_running
@@ -49,7 +51,10 @@ class Runs:
         prompts: Prompts,
         services_of: Callable[[RunRecord, FolderPaths], RunServices],
         notify: Callable[[Notice], None],
+        *,
+        hosting: Hosting,
     ) -> None:
+        self._hosting = hosting
         self._pool = pool
         self._policy = pool.policy
         self._caches = caches
@@ -60,6 +65,8 @@ class Runs:
         self.is_stopping = False
         self._runs: dict[tuple[TenantId, PromptId], Run] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        #: of prompts that run and have no plan yet: packs are asked about their nodes.
+        self._readings: set[asyncio.Task[None]] = set()
         self._serials = itertools.count()
         self._wants_free: tuple[bool, bool] = (False, False)
         #: the runs that were under way when it was wanted; it happens when none of them is any more.
@@ -84,16 +91,19 @@ class Runs:
         self.is_stopping = True
         if self._restoring is not None:
             self._restoring.cancel()
+        for reading in self._readings:
+            reading.cancel()
         for run in self._runs.values():
             run.interrupt()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._readings, return_exceptions=True)
 
     def interrupt(self, prompt_id: PromptId | None, tenant: TenantId) -> bool:
         """Stop a running prompt (None: all running ones of the tenant); False if none was running."""
         running = self._prompts.queue.running(tenant)
         wanted = [record for record in running if prompt_id in (None, record.prompt_id)]
         for record in wanted:
-            self._runs[tenant, record.prompt_id].interrupt()
+            if (run := self._runs.get((tenant, record.prompt_id))) is not None:
+                run.interrupt()
             self._prompts.stop(record)
         return bool(wanted)
 
@@ -142,16 +152,39 @@ class Runs:
         self._announce(record.tenant)
         record.prompt, record.extra_data = unpacked(record.prompt), unpacked(record.extra_data)
         files = self._admission.tenants.files(record.tenant)
-        if plan is None:
-            validation = validate(record.prompt, BUILTIN, files, record.targets)
-            if validation.plan is None:
-                self._refuse(record, validation.error or {})
-                return
-            plan = validation.plan
+        if plan is None and self._hosting.is_needed(record.prompt):
+            reading = asyncio.create_task(self._begin_read(record, files))
+            self._readings.add(reading)
+            reading.add_done_callback(self._readings.discard)
+        elif plan is None:
+            self._begin_validated(record, files, validate(record.prompt, BUILTIN, files, record.targets))
+        else:
+            self._begin_planned(record, files, plan)
+
+    async def _begin_read(self, record: RunRecord, files: FolderPaths) -> None:
+        """Begin a prompt of the last server once the packs have said what its nodes are."""
+        try:
+            validation = await self._hosting.validated(record.prompt, files, record.targets)
+        except asyncio.CancelledError:
+            self._prompts.park(record)
+            raise
+        except ComfyServerlessError as exc:
+            validation = Validation(None, {"message": str(exc), "details": ""})
+        self._begin_validated(record, files, validation)
+
+    def _begin_validated(self, record: RunRecord, files: FolderPaths, validation: Validation) -> None:
+        if validation.plan is None:
+            self._refuse(record, validation.error or {})
+        else:
+            self._begin_planned(record, files, validation.plan)
+
+    def _begin_planned(self, record: RunRecord, files: FolderPaths, plan: Plan) -> None:
         services = self._services_of(record, files)
         cache = self._caches.of(record.tenant, files)
         run = Run(record, plan, services, cache, self._notify, next(self._serials))
         self._runs[record.tenant, record.prompt_id] = run
+        if self._prompts.is_stopped(record):
+            run.interrupt()
         work = self._execute(run, cache, services.publisher)
         with log_lines.about(prompt_id=record.prompt_id, tenant=record.tenant):
             task = asyncio.create_task(work, name=f"prompt-{record.prompt_id}")
@@ -173,6 +206,7 @@ class Runs:
             await self._prompts.begin(record)
             await run.read()
             self._caches.retain(cache, self._signatures_in_use(record.tenant))
+            self._hosting.retain(record.tenant, self._plans_of(record.tenant))
             await run.execute()
         except Exception as exc:
             log.exception("prompt %s ended by a fault of the server", record.prompt_id)
@@ -195,6 +229,9 @@ class Runs:
     def _signatures_in_use(self, tenant: TenantId) -> set[Hashable | None]:
         runs = (run for run in self._runs.values() if run.record.tenant == tenant)
         return {signature for run in runs for signature in run.signatures.values()}
+
+    def _plans_of(self, tenant: TenantId) -> list[Plan]:
+        return [run.plan for run in self._runs.values() if run.record.tenant == tenant]
 
     def _free_if_wanted(self) -> None:
         models, memory = self._wants_free

@@ -59,9 +59,10 @@ class HostSettings(msgspec.Struct, frozen=True):
 class HostPlan(msgspec.Struct, frozen=True):
     """Control -> node host, in the `SpawnWorker` line that starts it; all paths are absolute.
 
-    custom_nodes: folders of packs, in order. whitelist: names of packs that may be loaded, None for all. given_up:
-    name of a pack -> why it is not loaded again. places: input, output, temp, user -> folder of the server itself.
-    output: unix socket that takes what the process prints. taken: class names that packs cannot have.
+    custom_nodes: folders of packs, in order. whitelist: names of packs that may be loaded, None for all.
+    given_up: name of a pack -> why it is not loaded again. places: input, output, temp, user -> folder of the
+    server itself. output: unix socket that takes what the process prints. taken: class names that packs cannot
+    have.
     """
 
     settings: HostSettings

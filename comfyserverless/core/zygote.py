@@ -2,8 +2,8 @@
 
 The control process starts `python -m comfyserverless.host` with `ZygoteOptions` as its only argument
 (JSON). The zygote imports torch and the functions once, says `Ready`, and then forks one worker, or the node
-host, for each `SpawnWorker` line. Requests go to its stdin, reports come from its stdout: one JSON object a line, UTF-8,
-tagged by `op`. Nothing else is written to stdout; logs go to stderr. The end of stdin means
+host, for each `SpawnWorker` line. Requests go to its stdin, reports come from its stdout: one JSON object a
+line, UTF-8, tagged by `op`. Nothing else is written to stdout; logs go to stderr. The end of stdin means
 `StopZygote`. Version 1.
 """
 

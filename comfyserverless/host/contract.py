@@ -26,8 +26,8 @@ class ClassEntry:
 
 @dataclass(frozen=True, slots=True)
 class HiddenValues:
-    """What hidden inputs give. values: by TAG (PROMPT, DYNPROMPT, EXTRA_PNGINFO, UNIQUE_ID, AUTH_TOKEN_COMFY_ORG,
-    API_KEY_COMFY_ORG); tags: argument -> TAG, as described."""
+    """What hidden inputs give. values: by TAG (PROMPT, DYNPROMPT, EXTRA_PNGINFO, UNIQUE_ID,
+    AUTH_TOKEN_COMFY_ORG, API_KEY_COMFY_ORG); tags: argument -> TAG, as described."""
 
     values: Mapping[str, Any]
     tags: Mapping[str, str]

@@ -16,9 +16,9 @@ class NodeNotFoundError(Exception):
 class DynamicPrompt:
     """Look at the submitted graph and at what nodes expanded to.
 
-    original: the submitted graph. expanded: nodes that expansions added, by id. parents, displays: of those, the
-    node that expanded to them, and the one that shows what they do; reals: the submitted node that they belong
-    to.
+    original: the submitted graph. expanded: nodes that expansions added, by id. parents, displays: of those,
+    the node that expanded to them, and the one that shows what they do; reals: the submitted node that they
+    belong to.
     """
 
     def __init__(

@@ -24,7 +24,10 @@ def json_safe(value: Any, depth: int = 50) -> Any:
         return None
     if isinstance(value, Mapping):
         return {str(json_safe(str(key))): json_safe(value[key], depth - 1) for key in value}
-    if isinstance(value, list | tuple | set | frozenset) or type(value).__name__ in ("dict_keys", "dict_values"):
+    if isinstance(value, list | tuple | set | frozenset) or type(value).__name__ in (
+        "dict_keys",
+        "dict_values",
+    ):
         return [json_safe(item, depth - 1) for item in value]
     tolist = getattr(value, "tolist", None)
     return json_safe(tolist(), depth - 1) if callable(tolist) else json_safe(str(value))

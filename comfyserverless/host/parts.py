@@ -1,8 +1,8 @@
 """Join the parts of the node host that other rooms bring: what happens at its start, and what it can answer.
 
-A part is a module with a function `attach(parts: Parts) -> None`; `PART_MODULES` names them. They are imported in
-the node host before any pack is, and attached in order. In `attach` a part may append to the lists of `Parts`.
-A part that only registers conversions (`values.register`) does so there, too.
+A part is a module with a function `attach(parts: Parts) -> None`; `PART_MODULES` names them. They are imported
+in the node host before any pack is, and attached in order. In `attach` a part may append to the lists of
+`Parts`. A part that only registers conversions (`values.register`) does so there, too.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Parts:
     """What the node host calls; `plan` is what it was started with.
 
     loaded: after all packs are imported; each may change the catalog, which is sent then (routes, http,
-    web_folders, has_prompt_handlers). answers: kind of a question -> gives the answer to its payload, in a thread
-    of questions. ending: before the process ends in order.
+    web_folders, has_prompt_handlers). answers: kind of a question -> gives the answer to its payload, in a
+    thread of questions. ending: before the process ends in order.
     """
 
     plan: HostPlan

@@ -41,7 +41,11 @@ _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 64) - 1
 
 
 def register(
-    handle: type | None, *, wrap: Wrap | None = None, unwrap_type: type | None = None, unwrap: Unwrap | None = None
+    handle: type | None,
+    *,
+    wrap: Wrap | None = None,
+    unwrap_type: type | None = None,
+    unwrap: Unwrap | None = None,
 ) -> None:
     """Say how handles of a type become objects, and objects of a class (and its subclasses) value trees."""
     if handle is not None and wrap is not None:
@@ -235,10 +239,11 @@ def _plain(value: Any) -> Value:
     if type(value).__module__ == "numpy" and hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
         item = value.item()
         return item if type(item) in (bool, int, float, str) else None
-    for plain in (str, int, float):
-        if isinstance(value, plain):
-            return plain.__str__(value) if plain is str else plain.__pos__(value)
-    return None
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__pos__(value)
+    return float.__pos__(value) if isinstance(value, float) else None
 
 
 def _checked(value: Any) -> Any:

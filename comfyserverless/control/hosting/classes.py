@@ -15,9 +15,9 @@ from comfyserverless.control.hosting.lowering import CallScopes
 from comfyserverless.core.hosting import NodeInfo
 from comfyserverless.core.ids import NodeId
 from comfyserverless.graph.declaration import Declarations, FileCatalog, NodeDeclaration
+from comfyserverless.graph.plan import Validation
 from comfyserverless.graph.questions import Question, Tokens
 from comfyserverless.graph.validation import validate
-from comfyserverless.graph.plan import Validation
 from comfyserverless.nodes.registry import BUILTIN
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,8 @@ class HostedClasses:
     async def tokens(self, questions: Sequence[Question]) -> Tokens:
         """Return the change tokens that are asked for; none if the host cannot tell."""
         nodes = [
-            {"id": str(each.node), "class_type": each.class_type, "inputs": dict(each.inputs)} for each in questions
+            {"id": str(each.node), "class_type": each.class_type, "inputs": dict(each.inputs)}
+            for each in questions
         ]
         try:
             answer = await self._host.ask("changed", {"nodes": nodes, "about": self._about}, _CHANGED_WITHIN_S)
@@ -53,9 +54,7 @@ class HostedClasses:
             return {}
         return {NodeId(node): token for node, token in answer.items()}
 
-    async def validated(
-        self, prompt: Any, files: FileCatalog, targets: Sequence[str] | None
-    ) -> Validation:
+    async def validated(self, prompt: Any, files: FileCatalog, targets: Sequence[str] | None) -> Validation:
         """Validate a prompt with nodes of packs in it. Raises HostDown if packs cannot be asked."""
         nodes = foreign_nodes(prompt) if isinstance(prompt, dict) else {}
         overrides = await self._declare_hosted(nodes) if nodes else {}

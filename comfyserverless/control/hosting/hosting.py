@@ -58,9 +58,7 @@ class Hosting:
         """Tell whether a prompt has nodes whose class is not built in, so that packs have to be asked."""
         return self.host.is_wanted and isinstance(prompt, dict) and bool(foreign_nodes(prompt))
 
-    async def validated(
-        self, prompt: Any, files: FolderPaths, targets: Sequence[str] | None
-    ) -> Validation:
+    async def validated(self, prompt: Any, files: FolderPaths, targets: Sequence[str] | None) -> Validation:
         """Validate a prompt; one with built-in nodes only waits for nobody. Raises HostDown."""
         if not self.is_needed(prompt):
             return validate(prompt, BUILTIN, files, targets)

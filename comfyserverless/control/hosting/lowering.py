@@ -1,4 +1,5 @@
-"""Lower nodes of packs: one invocation for all mapped calls of a node, and its answers as results of the node."""
+"""Lower nodes of packs: one invocation for all mapped calls of a node, and its answers as results of the
+node."""
 
 from __future__ import annotations
 
@@ -19,9 +20,7 @@ _PROMPT_TAGS = frozenset({"PROMPT", "DYNPROMPT"})
 class CallScopes(Protocol):
     """Who knows the nodes whose calls run now, so that they can ask for something."""
 
-    def opened(
-        self, invocation: InvocationId, context: LoweringContext
-    ) -> AbstractContextManager[None]:
+    def opened(self, invocation: InvocationId, context: LoweringContext) -> AbstractContextManager[None]:
         """Let an invocation ask, for the node of a context, within the block."""
 
     def places(self, context: LoweringContext) -> dict[str, str]:
@@ -46,12 +45,11 @@ class PackNode:
         """Run all calls in one invocation. Raises WorkerError if one of them fails."""
         emitted, answers = await self._ask(context, "execute", calls)
         return [
-            self._result(answer, Output(emitted.id, "answers", (index,))) for index, answer in enumerate(answers)
+            self._result(answer, Output(emitted.id, "answers", (index,)))
+            for index, answer in enumerate(answers)
         ]
 
-    async def check_lazy(
-        self, context: LoweringContext, calls: Sequence[Mapping[str, Value]]
-    ) -> Sequence[str]:
+    async def check_lazy(self, context: LoweringContext, calls: Sequence[Mapping[str, Value]]) -> Sequence[str]:
         """Ask for the lazy inputs that the calls need, united."""
         _, answers = await self._ask(context, "check_lazy_status", calls)
         return list(dict.fromkeys(name for answer in answers for name in answer["names"]))
@@ -124,7 +122,9 @@ class PackNode:
     def _value(self, slot: int, value: Value, out: Output, *, has_graph: bool) -> Value:
         is_list = slot < len(self._list_slots) and self._list_slots[slot]
         if is_list and isinstance(value, list):
-            return Items(tuple(_item(item, out[index], has_graph=has_graph) for index, item in enumerate(value)))
+            return Items(
+                tuple(_item(item, out[index], has_graph=has_graph) for index, item in enumerate(value))
+            )
         return _item(value, out, has_graph=has_graph)
 
 

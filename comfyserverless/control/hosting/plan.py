@@ -20,7 +20,8 @@ def has_packs(config: EngineConfig, files: FolderPaths) -> bool:
 
 
 def make_plan(config: EngineConfig, files: FolderPaths, scratch: Path, given_up: Mapping[str, str]) -> HostPlan:
-    """Return the plan. scratch: the server's private folder; given_up: packs that ended a host at their import."""
+    """Return the plan. scratch: the server's private folder; given_up: packs that ended a host at their
+    import."""
     folders = config.folders
     return HostPlan(
         settings=HostSettings(

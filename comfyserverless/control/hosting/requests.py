@@ -147,7 +147,9 @@ class HostRequests:
 
 def _check_given(declaration: NodeDeclaration, inputs: Mapping[str, Any]) -> None:
     """Raise PromptError if an input that the class needs is missing."""
-    missing = [spec.name for spec in declaration.inputs if spec.section == "required" and spec.name not in inputs]
+    missing = [
+        spec.name for spec in declaration.inputs if spec.section == "required" and spec.name not in inputs
+    ]
     if missing:
         raise PromptError(f"{declaration.name} needs {', '.join(missing)}")
 

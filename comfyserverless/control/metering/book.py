@@ -29,7 +29,7 @@ from comfyserverless.control.records.changes import UsageAdded
 from comfyserverless.control.records.store import RecordStore
 from comfyserverless.control.records.usage.query import UsagePage, UsageQuery, UsageSpan
 from comfyserverless.core.ids import NodeId, PromptId, TenantId
-from comfyserverless.core.modelfn import LANES
+from comfyserverless.core.modelfn import HOST_LANES, LANES
 
 WRITE_EVERY_S = 1.0
 RECENT_STAYS = 2_000
@@ -141,4 +141,5 @@ class UsageBook:
 
 
 def _seconds(charged_ns: dict[str, int]) -> dict[str, float]:
-    return {lane: seconds_of(charged_ns.get(lane, 0)) for lane in LANES}
+    shown = (lane for lane in LANES if lane in charged_ns or lane not in HOST_LANES)
+    return {lane: seconds_of(charged_ns.get(lane, 0)) for lane in shown}

@@ -42,8 +42,8 @@ _WATCH_EVERY_S = 5.0
 class WorkerPool:
     """Own the workers of one server.
 
-    let_go: drop results in a worker's arena that only wait to be used again; False if there are none. host: whom
-    the node host's messages are for, None for doing without one.
+    let_go: drop results in a worker's arena that only wait to be used again; False if there are none. host:
+    whom the node host's messages are for, None for doing without one.
     """
 
     def __init__(
@@ -61,7 +61,9 @@ class WorkerPool:
         budget_bytes = checkpoint_share_bytes(host_memory_bytes(), free_bytes(shared_folder()))
         recovery = Recovery(CheckpointFiles(scratch.folder, budget_bytes))
         self.dispatcher = Dispatcher(scheduling, self._links.send, time.monotonic, let_go, recovery)
-        self._processes = WorkerProcesses(config, f"unix:{self._socket}", scratch, self.lost, host.plan if host else None)
+        self._processes = WorkerProcesses(
+            config, f"unix:{self._socket}", scratch, self.lost, host.plan if host else None
+        )
         self._let_go = let_go
         #: all and only workers with a live link.
         self._joined: dict[WorkerId, Joined] = {}

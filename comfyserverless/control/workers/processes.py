@@ -99,8 +99,8 @@ def check_sizes(config: WorkerConfig) -> None:
 class WorkerProcesses:
     """Start, watch and stop the zygote and its workers.
 
-    exited: told the worker id whenever a worker's process is over (its link may have told so before). host: gives
-    what the node host is started with, None for doing without one.
+    exited: told the worker id whenever a worker's process is over (its link may have told so before). host:
+    gives what the node host is started with, None for doing without one.
     """
 
     def __init__(

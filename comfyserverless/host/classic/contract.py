@@ -47,7 +47,8 @@ class ClassicContract:
     def arguments(
         self, entry: ClassEntry, method: str, call: Mapping[str, Any], hidden: HiddenValues
     ) -> dict[str, Any]:
-        """Return the arguments with the hidden ones among them; one that takes lists gets them as lists, too."""
+        """Return the arguments with the hidden ones among them; one that takes lists gets them as lists,
+        too."""
         is_list = bool(getattr(entry.cls, "INPUT_IS_LIST", False))
         own = {name: [value] if is_list else value for name, value in hidden.arguments().items()}
         return {**call, **own}

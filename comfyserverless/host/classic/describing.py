@@ -72,7 +72,7 @@ def _inputs(declared: Any, given: Mapping[str, Any]) -> Iterable[InputInfo]:
 
 
 def _items(declared: Any, section: str) -> Iterable[tuple[Any, Any]]:
-    names = declared[section] if section in declared else None
+    names = declared[section] if section in declared else None  # noqa: SIM401 - `in` and `[]` may be theirs
     return [] if not names else [(name, names[name]) for name in names]
 
 
@@ -109,7 +109,7 @@ def _type(kind: Any) -> str | list[Any]:
 
 def _matches_any(kind: Any) -> bool:
     """Tell whether a type says of itself that it differs from no other; the operator is asked, not the text."""
-    return isinstance(kind, str) and (kind == "*" or not (kind != _NO_TYPE))
+    return isinstance(kind, str) and (kind == "*" or not (kind != _NO_TYPE))  # noqa: SIM202 - it is theirs
 
 
 def _validator(cls: Any) -> ValidatorInfo | None:

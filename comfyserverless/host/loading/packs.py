@@ -1,8 +1,8 @@
 """Import packs one after the other; whatever one of them does, the others are still loaded.
 
 First the `prestartup_script.py` of all, then each pack: its folder's `__init__.py`, or its single file, under a
-module name made of its path, which is among the modules before its code runs (relative imports need that). Before
-each, `begin` is told its name, so that it is known whose code ended the process if it does.
+module name made of its path, which is among the modules before its code runs (relative imports need that).
+Before each, `begin` is told its name, so that it is known whose code ended the process if it does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from comfyserverless.host.loading.scan import PackPlace, find_packs
 log = logging.getLogger(__name__)
 
 WEB_FOLDERS: dict[str, str] = {}
-"""/extensions name -> absolute folder. `nodes.EXTENSION_WEB_DIRS` of packs is this object; they may add to it."""
+"""/extensions name -> absolute folder. `nodes.EXTENSION_WEB_DIRS` of packs is this object; they may add to
+it."""
 
 
 class PackError(Exception):
@@ -78,11 +79,13 @@ class PackLoader:
         begin_s = time.perf_counter()
         try:
             load(pack)
-        except (Exception, SystemExit, KeyboardInterrupt) as exc:  # custom-node call: others go on
+        except (Exception, SystemExit, KeyboardInterrupt) as exc:  # noqa: BLE001 - custom-node call: others go on
             pack.error = _told(exc)
             log.error("pack %s cannot be loaded: %s\n%s", pack.place.name, pack.error, _trace(exc))
             if pack.missing:
-                log.error("pack %s lacks packages; install them with: %s", pack.place.name, pip_line(pack.missing))
+                log.error(
+                    "pack %s lacks packages; install them with: %s", pack.place.name, pip_line(pack.missing)
+                )
         pack.seconds += time.perf_counter() - begin_s
 
     def _prestart(self, pack: _Loaded) -> None:
@@ -96,8 +99,10 @@ class PackLoader:
         assert spec.loader is not None
         try:
             spec.loader.exec_module(importlib.util.module_from_spec(spec))
-        except Exception as exc:  # custom-node call: the pack itself may still work
-            log.error("prestartup_script.py of pack %s failed: %s\n%s", pack.place.name, _told(exc), _trace(exc))
+        except Exception as exc:  # noqa: BLE001 - custom-node call: the pack itself may still work
+            log.error(
+                "prestartup_script.py of pack %s failed: %s\n%s", pack.place.name, _told(exc), _trace(exc)
+            )
 
     def _import(self, pack: _Loaded) -> None:
         self._begin(pack.place.name)
@@ -137,7 +142,7 @@ def _schema_name(cls: Any) -> str | None:
         return None
     try:
         name = get().display_name
-    except Exception:  # custom-node call: it is described without
+    except Exception:  # noqa: BLE001 - custom-node call: it is described without
         return None
     return str(name) if name else None
 
@@ -183,7 +188,11 @@ def _find_web(pack: _Loaded, module: ModuleType) -> None:
     name, web = _project_web(folder) if place.is_folder else ("", "")
     given = getattr(module, "WEB_DIRECTORY", None)
     for key, relative in ((name, web), (place.name, given)):
-        path = os.path.abspath(os.path.join(folder, relative)) if key and isinstance(relative, str) and relative else ""
+        path = (
+            os.path.abspath(os.path.join(folder, relative))
+            if key and isinstance(relative, str) and relative
+            else ""
+        )
         if path and os.path.isdir(path):
             pack.web_name, pack.web_folder = key, path
             WEB_FOLDERS[key] = path

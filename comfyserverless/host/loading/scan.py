@@ -32,7 +32,11 @@ class PackPlace:
     @property
     def module_name(self) -> str:
         """Return the name that it has among modules: its path, without dots."""
-        return os.path.splitext(self.path)[0].replace(".", "_x_") if not self.is_folder else self.path.replace(".", "_x_")
+        return (
+            os.path.splitext(self.path)[0].replace(".", "_x_")
+            if not self.is_folder
+            else self.path.replace(".", "_x_")
+        )
 
 
 def find_packs(plan: HostPlan) -> Iterator[PackPlace]:

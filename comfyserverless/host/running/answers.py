@@ -29,7 +29,9 @@ def answer_of(returned: Any, list_slots: Sequence[bool], codec: Codec) -> dict[s
     if result is None:
         result = ()
     if not isinstance(result, tuple | list):
-        raise TypeError(f"a node must return a tuple with one value for each output, not {type(result).__name__}")
+        raise TypeError(
+            f"a node must return a tuple with one value for each output, not {type(result).__name__}"
+        )
     has_graph = expand is not None
     values = [
         _output(value, slot < len(list_slots) and list_slots[slot], has_graph, codec)

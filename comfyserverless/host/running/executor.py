@@ -1,7 +1,8 @@
-"""Run one invocation of `pack.call` or `pack.call_async`: values in, the method for each mapped call, answers out.
+"""Run one invocation of `pack.call` or `pack.call_async`: values in, the method for each mapped call, answers
+out.
 
-Sync nodes run on the one thread of their lane; those whose methods are coroutines run as tasks of one event loop
-on another thread. Both threads are in inference mode, as in ComfyUI.
+Sync nodes run on the one thread of their lane; those whose methods are coroutines run as tasks of one event
+loop on another thread. Both threads are in inference mode, as in ComfyUI.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Executor:
                 self._codec.free(trees_refs(answers))
                 return InvocationCancelled(run.invocation, timing())
             return InvocationDone(run.invocation, outputs, timing())
-        except (Exception, SystemExit) as exc:  # custom-node call: every failure becomes an answer
+        except (Exception, SystemExit) as exc:  # noqa: BLE001 - custom-node call: every failure becomes an answer
             if ticket.is_cancelled():
                 return InvocationCancelled(run.invocation, timing())
             return self._failed(run, exc, timing())
@@ -103,7 +104,9 @@ class Executor:
         node, about = inputs["node"], inputs["about"]
         entry = self._registry.get(node["class_type"])
         if entry is None:
-            raise PromptError(f"node class {node['class_type']!r} is not there any more: its pack was not loaded")
+            raise PromptError(
+                f"node class {node['class_type']!r} is not there any more: its pack was not loaded"
+            )
         graph, extra = self._prompts.of(about)
         info = CallInfo(
             invocation=str(run.invocation),
@@ -117,9 +120,7 @@ class Executor:
             extra_pnginfo=extra,
         )
         places = places_of(about.get("places") or {}, self._bridge.places)
-        hidden = HiddenValues(
-            hidden_values(about, info.node_id, graph, extra), (about.get("hidden") or {})
-        )
+        hidden = HiddenValues(hidden_values(about, info.node_id, graph, extra), (about.get("hidden") or {}))
         running = Running(info, places, ticket.is_cancelled)
         calls = [{name: self._codec.load(value) for name, value in call.items()} for call in inputs["calls"]]
         return _Job(entry, contract_of(entry.cls), str(inputs["method"]), calls, hidden, running)
@@ -154,7 +155,8 @@ class Executor:
         watch = asyncio.ensure_future(_watch(job.running))
         every = asyncio.gather(*tasks)
         try:
-            await asyncio.wait({every, watch}, return_when=asyncio.FIRST_COMPLETED)
+            either: set[asyncio.Future[Any]] = {every, watch}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if not every.done():
                 raise InterruptProcessingException
             return list(every.result())
@@ -224,5 +226,5 @@ async def _wait_for(awaitable: Any) -> Any:
 
 async def _watch(running: Running) -> None:
     """Return when the invocation is cancelled."""
-    while not running.is_cancelled():
+    while not running.is_cancelled():  # noqa: ASYNC110 - asked of another thread
         await asyncio.sleep(0.2)

@@ -1,4 +1,5 @@
-"""Keep the instances of node classes: one for each node of a tenant, for as long as its graphs have the node."""
+"""Keep the instances of node classes: one for each node of a tenant, for as long as its graphs have the
+node."""
 
 from __future__ import annotations
 
@@ -35,7 +36,11 @@ class Instances:
             return found[1]
         made = contract_of(entry.cls).new_instance(entry)
         with self._lock:
-            return self._instances.setdefault(key, (entry.cls, made))[1] if found is None else self._put(key, entry, made)
+            return (
+                self._instances.setdefault(key, (entry.cls, made))[1]
+                if found is None
+                else self._put(key, entry, made)
+            )
 
     def forget(self, keys: Iterable[InstanceKey]) -> None:
         """Drop the instances of nodes that are in no graph any more."""

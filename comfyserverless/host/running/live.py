@@ -173,5 +173,3 @@ def _shown(value: Any) -> Any:
     """Return a form for JSON of what has none: numbers of numpy's and tensors as such, the rest as text."""
     tolist = getattr(value, "tolist", None)
     return tolist() if callable(tolist) else str(value)
-
-

@@ -23,7 +23,8 @@ class PromptShare:
         self._prompts: OrderedDict[str, tuple[dict[str, Any], Any, str]] = OrderedDict()
 
     def of(self, about: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        """Return the graph and the extra_pnginfo of a prompt, for the first of its calls those that it brought."""
+        """Return the graph and the extra_pnginfo of a prompt, for the first of its calls those that it
+        brought."""
         prompt_id = str(about.get("prompt_id", ""))
         graph, extra = about.get("prompt") or {}, about.get("extra_pnginfo")
         with self._lock:

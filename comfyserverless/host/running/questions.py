@@ -66,9 +66,9 @@ class Questions:
             with self._served(payload):
                 given = trees.encode(answer(payload))
             self._send(HostAnswer(question.id, given))
-        except (Exception, SystemExit) as exc:  # custom-node call: a question always gets its answer
+        except (Exception, SystemExit) as exc:  # noqa: BLE001 - custom-node call: a question always gets its answer
             log.warning("question %s failed: %s: %s", question.kind, type(exc).__name__, exc)
-            self._send(HostAnswer(question.id, b"", f"{type(exc).__name__}: {exc}" or type(exc).__name__))
+            self._send(HostAnswer(question.id, b"", f"{type(exc).__name__}: {exc}"))
 
     def _served(self, payload: Any) -> Any:
         """Make the tenant that a question is asked for the one whose folders are seen."""
@@ -114,7 +114,7 @@ class Questions:
             info = contract.describe(entry, node.get("inputs") or {})
             hidden = HiddenValues(values, info.hidden)
             return token_tree(_settled(contract.change_token(entry, node.get("inputs") or {}, hidden)))
-        except Exception:  # custom-node call: what cannot be said counts as changed
+        except Exception:
             log.warning("IS_CHANGED of %s (node %s) failed", entry.name, node["id"], exc_info=True)
             return float("nan")
 
