@@ -100,6 +100,8 @@ def _ports(words: str) -> tuple[Port, ...]:
 #   length
 #   text        one text, or a dict of texts by kind of text model
 #   pattern     a regular expression; flags: names of what it ignores; group: number of one of its groups
+#   parts       ....join, ....pick: batches; picks: lists of [number of a part, its first item, the item after
+#               the last]; masks: noise masks of the parts, None for one without
 #   limit       characters that a text may have that is made
 #   to, origin  conds; what is taken of `origin` goes into `to`; ..._pooled: their pooled vectors or None
 #   first,      two batches that are combined; the second takes the size of the first
@@ -230,6 +232,24 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec("text.match", "cpu", "text pattern flags", "matches"),
             _spec("text.extract", "cpu", "text pattern flags mode group limit", "text"),
             _spec("text.substitute", "cpu", "text pattern flags replacement count limit", "text"),
+            _spec(
+                "image.save_webp",
+                "cpu",
+                "images directory stem metadata frames_per_s is_lossless quality effort",
+                "files",
+            ),
+            _spec(
+                "image.save_apng", "cpu", "images directory stem metadata frames_per_s compress_level", "files"
+            ),
+            _spec("image.save_deep", "cpu", "images directory stem metadata compress_level", "files"),
+            _spec("text.save", "cpu", "text directory stem metadata", "files"),
+            _spec("text.show", "cpu", "value limit", "text"),
+            _spec("image.join", "cpu", "parts", "images"),
+            _spec("mask.join", "cpu", "parts", "mask"),
+            _spec("latent.join", "cpu", "parts", "samples"),
+            _spec("latent.pick", "cpu", "parts masks picks", "samples noise_mask"),
+            _spec("image.pick", "cpu", "parts picks", "images"),
+            _spec("mask.scale", "cpu", "mask width height method crop", "mask"),
             _spec("image.erase", "cpu", "images mask", "images mask"),
             _spec("vae.plan_tiles", "gpu", "vae shape tile_size overlap is_decoding", "plan"),
             _spec("vae.decode_tiles", "gpu", "vae samples item boxes", "tiles"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from comfyserverless.functions.batches import joining
 from comfyserverless.functions.canvas import ImageCrop, ImageEmpty, ImageInvert, ImagePad
 from comfyserverless.functions.conditionings.changing import CondAverage, CondConcat, CondZero
 from comfyserverless.functions.control import ControlNetRun
 from comfyserverless.functions.denoising import DenoiseNegative, DenoiseStep, DenoiseWeigh
 from comfyserverless.functions.edges import ImageCanny
 from comfyserverless.functions.image import ImageLoad, ImageLoadMask, ImageSave, ImageScale
+from comfyserverless.functions.images.animations import ImageSaveApng, ImageSaveDeep, ImageSaveWebp
 from comfyserverless.functions.images.colors import ImageColorMask, ImageFromYuv, ImageToYuv
 from comfyserverless.functions.images.combining import (
     ImageBatch,
@@ -83,6 +85,8 @@ from comfyserverless.functions.mask import (
 from comfyserverless.functions.sample import SampleBegin, SampleEnd
 from comfyserverless.functions.text import TextEncode
 from comfyserverless.functions.texts.patterns import TextExtract, TextMatch, TextSubstitute
+from comfyserverless.functions.texts.saving import TextSave
+from comfyserverless.functions.texts.showing import TextShow
 from comfyserverless.functions.tiles.blending import TilesBlend, TilesMean
 from comfyserverless.functions.tiles.planning import ImagePlanUpscale, VaePlanTiles
 from comfyserverless.functions.tiles.running import ImageUpscaleTiles, VaeDecodeTiles, VaeEncodeTiles
@@ -174,6 +178,12 @@ FUNCTIONS: Mapping[str, ModelFn] = MappingProxyType(
             TextMatch(),
             TextExtract(),
             TextSubstitute(),
+            TextShow(),
+            TextSave(),
+            ImageSaveWebp(),
+            ImageSaveApng(),
+            ImageSaveDeep(),
+            *(make() for make in joining.FUNCTIONS),
             ImageErase(),
             VaePlanTiles(),
             VaeDecodeTiles(),

@@ -141,7 +141,7 @@ class NodeDeclaration:
     category: str = ""
     description: str = ""
     output_node: bool = False
-    hidden: Mapping[str, str] = field(default_factory=dict)
+    hidden: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     python_module: str = "nodes"
     deprecated: bool = False
     experimental: bool = False

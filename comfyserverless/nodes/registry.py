@@ -27,7 +27,17 @@ from comfyserverless.nodes.latents import changing as latent_changing
 from comfyserverless.nodes.merging import merging
 from comfyserverless.nodes.tiles import autoencoder as tiled_vae
 from comfyserverless.nodes.tiles import upscaling
-from comfyserverless.nodes.utility import choosing, numbers, patterns, primitives, texts
+from comfyserverless.nodes.utility import (
+    batches,
+    choosing,
+    numbers,
+    patterns,
+    primitives,
+    resizing,
+    showing,
+    texts,
+)
+from comfyserverless.nodes.utility import saving as utility_saving
 
 
 class Registry:
@@ -76,6 +86,10 @@ BUILTIN: Declarations = Registry(
         *numbers.NODES,
         *texts.NODES,
         *patterns.NODES,
+        *showing.NODES,
+        *batches.NODES,
+        *resizing.NODES,
+        *utility_saving.NODES,
     )
 )
 """All node classes that this version has."""

@@ -1,0 +1,1 @@
+"""Put batches together and take them apart."""
