@@ -1,4 +1,4 @@
-"""Call node classes with a schema: hidden inputs set, dotted names nested, and results in one form."""
+"""Call node classes with a schema: hidden inputs set, dotted names nested, results in one form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from comfyserverless.core.dynamic_inputs import expand, fold
-from comfyserverless.core.hosting import NodeInfo
 from comfyserverless.host.api.io.node import ComfyNode, NodeOutput
 from comfyserverless.host.api.io.schema import Schema
 from comfyserverless.host.blocking import ExecutionBlocker
@@ -40,26 +39,16 @@ def prepare_v3(
     return call
 
 
-def normalise_v3(output: Any, info: NodeInfo) -> dict[str, Any]:
-    """Return what a node returned as an answer of `pack.call`, its values still Python objects.
+def outcome_v3(output: NodeOutput) -> dict[str, Any]:
+    """Return what a node returned as V1 nodes return it: {result: values or blocker, ui, expand}.
 
-    {result: list of values, ui: dict or None, expand: graph or None, blocked: None or {message}}. In result a
-    blocker is {"__blocked__": message}, and with an expansion a link [id, slot] is {"__link__": [id, slot]};
-    the value of a slot that is a list is one. Raises TypeError for what nodes may not return.
+    Raises TypeError for a ui that is none.
     """
-    returned = NodeOutput.of(output, info.name)
-    blocked = returned.block_execution
-    message = blocked if isinstance(blocked, str) else None
-    lists = [slot.is_list for slot in info.outputs]
-    return {
-        "result": [
-            _value(value, index < len(lists) and lists[index], returned.expand is not None)
-            for index, value in enumerate(returned.args)
-        ],
-        "ui": ui_dict(returned.ui),
-        "expand": None if returned.expand is None else dict(returned.expand),
-        "blocked": None if blocked is None or blocked is False else {"message": message},
-    }
+    blocked = output.block_execution
+    result: Any = output.args
+    if blocked is not None and blocked is not False:
+        result = ExecutionBlocker(blocked if isinstance(blocked, str) else None)
+    return {"result": result, "ui": ui_dict(output.ui), "expand": output.expand}
 
 
 def ui_dict(ui: Any) -> dict[str, Any] | None:
@@ -96,22 +85,3 @@ def _keys(schema: Schema, values: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
         name: value[0] if isinstance(value, list | tuple) and value else value for name, value in values.items()
     }
-
-
-def _value(value: Any, is_list: bool, expands: bool) -> Any:
-    if isinstance(value, ExecutionBlocker):
-        return {"__blocked__": value.message}
-    if expands and _is_link(value):
-        return {"__link__": list(value)}
-    if not is_list or value is None:
-        return value
-    return [_value(item, False, False) for item in value]
-
-
-def _is_link(value: Any) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == 2
-        and isinstance(value[0], str)
-        and type(value[1]) in (int, float)
-    )

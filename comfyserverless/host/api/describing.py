@@ -19,21 +19,30 @@ def is_v3(cls: Any) -> bool:
     return isinstance(cls, type) and issubclass(cls, ComfyNode)
 
 
-def describe_v3(cls: type[ComfyNode], submitted: Mapping[str, Any] | None = None) -> NodeInfo:
+def describe_v3(
+    cls: type[ComfyNode],
+    submitted: Mapping[str, Any] | None = None,
+    *,
+    name: str | None = None,
+    display_name: str | None = None,
+) -> NodeInfo:
     """Describe a class afresh: its schema is asked for again, so choices that depend on files are up to date.
 
     submitted: the inputs of a node of a prompt, name -> literal, None (or anything) for a link. With it the
     inputs are those that this node has: containers of inputs are expanded to dotted names, and a class that
-    accepts all inputs declares what was submitted. Without it containers stand as they were declared. `name` is
-    the schema's node_id. Raises ValueError or whatever the class's define_schema raises.
+    accepts all inputs declares what was submitted. Without it containers stand as they were declared. name,
+    display_name: under which the class is registered. Raises whatever the class's define_schema raises.
     """
     schema = cls.GET_SCHEMA()
+    info = _tree(object_info(schema, cls.RELATIVE_PYTHON_MODULE or "nodes"))
+    info["name"] = name or schema.node_id
+    info["display_name"] = schema.display_name or display_name
     return NodeInfo(
-        name=schema.node_id,
+        name=info["name"],
         inputs=_declared(schema) if submitted is None else _submitted(schema, submitted),
         outputs=tuple(_output(output) for output in schema.outputs),
         hidden=schema.hidden_tags(),
-        info=_tree(object_info(schema, cls.RELATIVE_PYTHON_MODULE or "nodes")),
+        info=info,
         output_node=bool(schema.is_output_node),
         input_is_list=bool(schema.is_input_list),
         is_async=inspect.iscoroutinefunction(cls.execute),

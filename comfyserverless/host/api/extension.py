@@ -19,7 +19,7 @@ ENTRYPOINT = "comfy_entrypoint"
 class ComfyExtension(ABC):
     """A pack's node classes."""
 
-    async def on_load(self) -> None:
+    async def on_load(self) -> None:  # noqa: B027  most packs have nothing to prepare
         """Prepare what the pack needs; awaited once, before the classes are asked for."""
 
     @abstractmethod

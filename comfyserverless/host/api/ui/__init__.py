@@ -1,0 +1,1 @@
+"""Save and show what nodes make: `comfy_api.latest.ui`."""

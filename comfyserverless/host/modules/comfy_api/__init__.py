@@ -1,0 +1,1 @@
+"""ComfyUI's `comfy_api`."""

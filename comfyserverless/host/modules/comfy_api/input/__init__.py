@@ -1,0 +1,8 @@
+"""ComfyUI's `comfy_api.input`."""
+
+from comfyserverless.host.api.media.kinds import AudioInput, CurveInput, ImageInput, LatentInput, MaskInput
+from comfyserverless.host.api.media.video import VideoInput
+from comfyserverless.host.missing import missing_names
+
+__all__ = ["AudioInput", "CurveInput", "ImageInput", "LatentInput", "MaskInput", "VideoInput"]
+__getattr__ = missing_names("comfy_api.input")

@@ -1,0 +1,7 @@
+"""ComfyUI's `comfy_api.latest._input_impl`: films."""
+
+from comfyserverless.host.api.media.video import VideoFromComponents, VideoFromFile
+from comfyserverless.host.missing import missing_names
+
+__all__ = ["VideoFromComponents", "VideoFromFile"]
+__getattr__ = missing_names("comfy_api.latest.InputImpl")
