@@ -19,11 +19,17 @@ CACHE_MODES = ("classic", "lru", "none")
 
 @dataclass(frozen=True, slots=True)
 class CachedNode:
-    """A node's result, the invocations it mentions (pinned once by the cache), and the files it shows."""
+    """A node's result, the invocations it mentions (pinned once by the cache), and the files it shows.
+
+    home: of a node that an expansion has added, what it is kept for: the submitted node that it comes from.
+    has_expanded: the result was made by other nodes.
+    """
 
     result: NodeResult
     invocations: tuple[InvocationId, ...]
     files: tuple[str, ...] = ()
+    home: Hashable | None = None
+    has_expanded: bool = False
 
     def is_intact(self) -> bool:
         """Tell whether the files that the result shows are still there."""
@@ -70,11 +76,33 @@ class NodeCache:
                 out.append(self._entries.pop(next(iter(self._entries))))
         return out
 
-    def retain(self, signatures: Collection[Hashable | None]) -> list[CachedNode]:
-        """In classic mode drop what the prompts in progress do not use; returns what is out."""
+    def retain(
+        self, signatures: Collection[Hashable | None], homes: Collection[Hashable] = ()
+    ) -> list[CachedNode]:
+        """In classic mode drop what the prompts in progress do not use; returns what is out.
+
+        homes: submitted nodes whose added nodes are kept too: which ones they will add nobody knows yet.
+        """
         if self._mode != "classic":
             return []
-        stale = [signature for signature in self._entries if signature not in signatures]
+        stale = [
+            signature
+            for signature, entry in self._entries.items()
+            if signature not in signatures and (entry.home is None or entry.home not in homes)
+        ]
+        return [self._entries.pop(signature) for signature in stale]
+
+    def drop_added(
+        self, homes: Collection[Hashable], signatures: Collection[Hashable | None]
+    ) -> list[CachedNode]:
+        """In classic mode drop added nodes of these homes, but for `signatures`; returns what is out."""
+        if self._mode != "classic":
+            return []
+        stale = [
+            signature
+            for signature, entry in self._entries.items()
+            if entry.home in homes and signature not in signatures
+        ]
         return [self._entries.pop(signature) for signature in stale]
 
     def discard(self, invocations: Collection[InvocationId]) -> list[CachedNode]:

@@ -38,9 +38,21 @@ class TenantCaches:
             if tenant in (None, each):
                 self._unpin(cache.clear())
 
-    def retain(self, cache: NodeCache, signatures: Collection[Hashable | None]) -> None:
-        """Drop what no prompt in progress uses, if the mode wants that."""
-        self._unpin(cache.retain(signatures))
+    def retain(
+        self,
+        cache: NodeCache,
+        signatures: Collection[Hashable | None],
+        homes: Collection[Hashable] = (),
+    ) -> None:
+        """Drop what no prompt in progress uses, if the mode wants that; see NodeCache."""
+        self._unpin(cache.retain(signatures, homes))
+
+    def drop_added(
+        self, cache: NodeCache, homes: Collection[Hashable], signatures: Collection[Hashable | None]
+    ) -> None:
+        """Drop nodes that earlier expansions of these homes have added and the last one has not."""
+        if homes:
+            self._unpin(cache.drop_added(homes, signatures))
 
     def let_go(self, worker: WorkerId) -> bool:
         """Drop results in a worker's arena: it is lost, or full. False if there were none.

@@ -57,7 +57,8 @@ class RunIdentity:
     """Whose invocations these are. preview_method: `none` or `latent2rgb`, for this run.
 
     priority: the higher, the earlier among the invocations of the tenant. node, node_class: what they are
-    counted for: of what an expansion has added the submitted node that it comes from.
+    counted for: of what an expansion has added the submitted node that it comes from. attempt: above 0 if its
+    result is made again in this run.
     """
 
     run: PromptId
@@ -66,6 +67,7 @@ class RunIdentity:
     priority: int = 0
     node: NodeId | None = None
     node_class: str = ""
+    attempt: int = 0
 
 
 class NodeListener(Protocol):
@@ -94,8 +96,9 @@ class NodeContext:
         self._listener = listener
         self._scope = ""
         self._count = 0
-        #: what was emitted and is held for the lowering
+        #: what was emitted and is held for the lowering: by the call that goes on, and by those before it
         self._pinned: list[InvocationId] = []
+        self._pinned_before: list[InvocationId] = []
         self._unfinished = 0
         self._failed: asyncio.Future[WorkerError] = asyncio.get_running_loop().create_future()
         self._idle = asyncio.Event()
@@ -144,7 +147,7 @@ class NodeContext:
         weights = () if function in HOST_FUNCTIONS else weight_keys(inputs.values())
         node, real = self._hidden.unique_id, self._identity.node or self._hidden.unique_id
         spec = InvocationSpec(
-            id=InvocationId(f"{self._identity.run}/{node}{self._scope}/{self._count}"),
+            id=InvocationId(f"{self._identity.run}/{node}{self._scope}/{self._label()}"),
             run=self._identity.run,
             tenant=self._identity.tenant,
             node=real,
@@ -166,11 +169,21 @@ class NodeContext:
         self._services.dispatcher.submit(call)
         return Emitted(spec.id)
 
+    def _label(self) -> str:
+        """Return what sets the next invocation apart from the others of its node."""
+        attempt = self._identity.attempt
+        return f"{attempt}.{self._count}" if attempt else str(self._count)
+
     def staging_stem(self) -> str:
         """Return a stem for part files that no other save uses and a repeated call of this one does."""
-        tag = f"{self._identity.run}/{self._hidden.unique_id}/{self._count}"
+        tag = f"{self._identity.run}/{self._hidden.unique_id}/{self._label()}"
         digest = hashlib.blake2b(tag.encode(), digest_size=12).hexdigest()
         return f".{self._services.staging_tag}-{digest}"
+
+    def begin_call(self) -> None:
+        """Begin the next call of a node that is called several times: what the ones before hold stays."""
+        self._pinned_before += self._pinned
+        self._pinned = []
 
     def report(self, progress: StepProgress, preview: bytes | None = None, node: NodeId | None = None) -> None:
         """Show progress of this node, or of another one that runs, now."""
@@ -254,7 +267,8 @@ class NodeContext:
 
     def release(self) -> None:
         """Give back the pins that emitting took; the node result's own pins are taken before."""
-        self._services.dispatcher.unpin(self._pinned, self._hidden.unique_id)
+        held, self._pinned, self._pinned_before = self._pinned_before + self._pinned, [], []
+        self._services.dispatcher.unpin(held, self._hidden.unique_id)
 
     def _observe(self, progress: StepProgress | None) -> Observer:
         def observe(outputs: Mapping[str, Value], error: WorkerError | None) -> None:

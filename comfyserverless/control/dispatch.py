@@ -115,6 +115,10 @@ class Dispatcher:
             await self._waiters.outcome(output.invocation)
         return self._results.value(output)
 
+    def peek(self, output: Output) -> Value | None:
+        """Return what an output stands for if it is there now, else None."""
+        return self._results.value(output) if output.invocation in self._results else None
+
     def pin(self, invocations: Collection[InvocationId], cause: str) -> None:
         """Hold results for somebody outside, until unpinned as often."""
         if invocations:

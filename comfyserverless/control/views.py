@@ -85,42 +85,84 @@ class NodesCached(RunEvent):
 
 
 @dataclass(frozen=True, slots=True)
-class NodeStarted(RunEvent):
-    """A node is the one that runs now (as ComfyUI's users see it)."""
+class NodeOrigin:
+    """Where a node belongs that an expansion has added while the prompt runs.
 
-    node: NodeId
+    display: the page shows it there; parent: whose expansion added it; real: the submitted node it comes from.
+    """
+
+    display: NodeId
+    parent: NodeId
+    real: NodeId
 
 
 @dataclass(frozen=True, slots=True)
-class NodeProgress(RunEvent):
-    """A node reached `value` of `maximum`; a preview of the same step comes as NodePreview right after."""
+class NodeEvent(RunEvent):
+    """Base of what happens at a node. origin: None for a submitted node."""
 
     node: NodeId
+    origin: NodeOrigin | None = field(default=None, kw_only=True)
+
+    @property
+    def display(self) -> NodeId:
+        """Return the node at which the page shows this."""
+        return self.node if self.origin is None else self.origin.display
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStarted(NodeEvent):
+    """A node is the one that runs now (as ComfyUI's users see it).
+
+    is_again: it goes on after it has waited for lazy inputs.
+    """
+
+    is_again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProgress(NodeEvent):
+    """A node reached `value` of `maximum`; a preview of the same step comes as NodePreview right after."""
+
     value: float
     maximum: float
 
 
 @dataclass(frozen=True, slots=True)
-class NodePreview(RunEvent):
-    """A JPEG of the image in the making."""
+class NodePreview(NodeEvent):
+    """A picture of the image in the making, as JPEG (or PNG, from a custom node)."""
 
-    node: NodeId
     jpeg: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class NodeExecuted(RunEvent):
+class NodeText(NodeEvent):
+    """A custom node shows a text while it runs."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBlocked(NodeEvent):
+    """A node does not run because a value it needs was withheld, with a message; the run goes on.
+
+    node_type: of the submitted node; executed: as in RunFailed.
+    """
+
+    node_type: str
+    message: str
+    executed: tuple[NodeId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeExecuted(NodeEvent):
     """An output node gave its ui dict (None: replayed from cache, and the node has none)."""
 
-    node: NodeId
     ui: Mapping[str, list[Any]] | None
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFinished(RunEvent):
+class NodeFinished(NodeEvent):
     """A node is done."""
-
-    node: NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +235,7 @@ class RunRecord:
     outputs: ui dicts by node id, of executed and replayed output nodes. messages: the lifecycle events that
     history shows (RunStarted, NodesCached, then the final one). error: set when status is ERROR. priority: the
     higher, the earlier among the prompts of its tenant. workflow: id of the page's workflow, if it said one.
+    origins: of those nodes in outputs that expansions have added.
     """
 
     prompt_id: PromptId
@@ -213,6 +256,7 @@ class RunRecord:
     current_node: NodeId | None = None
     priority: int = 0
     workflow: str | None = None
+    origins: dict[NodeId, NodeOrigin] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

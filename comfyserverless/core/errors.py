@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class ComfyServerlessError(Exception):
-    """Base of all errors that this package raises on purpose."""
+    """Base of all errors that this package raises on purpose.
+
+    shown_as: the exception type that clients know such an error by, empty for its own name.
+    """
+
+    shown_as: ClassVar[str] = ""
 
 
 class PromptError(ComfyServerlessError):

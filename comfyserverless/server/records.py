@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from comfyserverless.control.views import RunFailed, RunRecord, RunStatus
+from comfyserverless.core.ids import NodeId
 from comfyserverless.server.wire import lifecycle_message
 
 JOB_STATUSES = ("pending", "in_progress", "completed", "failed", "cancelled")
@@ -63,10 +64,18 @@ def history_record(record: RunRecord) -> dict[str, Any]:
         "prompt": queue_item(record),
         "outputs": record.outputs,
         "status": execution_status(record),
-        "meta": {
-            node: {"node_id": node, "display_node": node, "parent_node": None, "real_node_id": node}
-            for node in record.outputs
-        },
+        "meta": {node: _meta(record, node) for node in record.outputs},
+    }
+
+
+def _meta(record: RunRecord, node: NodeId) -> dict[str, Any]:
+    """Say where a node with outputs belongs."""
+    origin = record.origins.get(node)
+    return {
+        "node_id": node,
+        "display_node": node if origin is None else origin.display,
+        "parent_node": None if origin is None else origin.parent,
+        "real_node_id": node if origin is None else origin.real,
     }
 
 

@@ -15,12 +15,15 @@ from enum import Enum
 from typing import Any
 
 from comfyserverless.control.views import (
+    NodeBlocked,
+    NodeEvent,
     NodeExecuted,
     NodeFinished,
     NodePreview,
     NodeProgress,
     NodesCached,
     NodeStarted,
+    NodeText,
     Notice,
     QueueChanged,
     RunEnded,
@@ -34,8 +37,10 @@ from comfyserverless.core.ids import NodeId, PromptId, TenantId
 from comfyserverless.server.bodies import encode_json
 
 _PREVIEW = 1
+_TEXT = 3
 _PREVIEW_WITH_METADATA = 4
-_JPEG = 1
+_JPEG, _PNG = 1, 2
+_PNG_START = b"\x89PNG"
 _NODES_ALWAYS_TOLD = 256
 """Up to so many nodes every start and end of a node repeats the state of all; beyond, ever fewer do."""
 
@@ -83,11 +88,19 @@ class Outgoing:
     def frame(self) -> str | bytes:
         """Encode for the socket: text, or binary for previews."""
         if self.type == "preview":
-            return struct.pack(">II", _PREVIEW, _JPEG) + self.image
+            return struct.pack(">II", _PREVIEW, _PNG if is_png(self.image) else _JPEG) + self.image
         if self.type == "preview_with_metadata":
             header = encode_json(self.data)
             return struct.pack(">II", _PREVIEW_WITH_METADATA, len(header)) + header + self.image
+        if self.type == "progress_text":
+            node = str(self.data["node"]).encode()
+            return struct.pack(">II", _TEXT, len(node)) + node + str(self.data["text"]).encode()
         return text_frame(self.type, self.data)
+
+
+def is_png(image: bytes) -> bool:
+    """Tell whether an encoded picture is a PNG; all others are JPEGs."""
+    return image.startswith(_PNG_START)
 
 
 def text_frame(kind: str, data: Any) -> str:
@@ -156,6 +169,8 @@ class Translator:
             NodeStarted: self._on_node_started,
             NodeProgress: self._on_node_progress,
             NodePreview: self._on_node_preview,
+            NodeText: self._on_node_text,
+            NodeBlocked: self._on_node_blocked,
             NodeExecuted: self._on_node_executed,
             NodeFinished: self._on_node_finished,
             RunEnded: self._on_run_ended,
@@ -200,7 +215,7 @@ class Translator:
         states = self._tell_sometimes(event, 0.0, 1.0, "running")
         if event.client_id is None:
             return states
-        data = {"node": event.node, "display_node": event.node, "prompt_id": event.run}
+        data = {"node": event.node, "display_node": event.display, "prompt_id": event.run}
         return [*states, _outgoing(event, "executing", data)]
 
     def _on_node_progress(self, event: NodeProgress) -> list[Outgoing]:
@@ -215,22 +230,35 @@ class Translator:
         legacy = _preview(event, "preview", {}, Support.ANY if event.client_id is None else Support.LEGACY)
         if event.client_id is None:
             return [*progress, legacy]
-        data = {
-            "node_id": event.node,
-            "prompt_id": event.run,
-            "display_node_id": event.node,
-            "parent_node_id": None,
-            "real_node_id": event.node,
-            "image_type": "image/jpeg",
-        }
+        data = {**_place(event), "image_type": "image/png" if is_png(event.jpeg) else "image/jpeg"}
         return [_preview(event, "preview_with_metadata", data, Support.METADATA), *progress, legacy]
 
     def _on_node_executed(self, event: NodeExecuted) -> list[Outgoing]:
         if event.client_id is None:
             return []
         output = None if event.ui is None else dict(event.ui)
-        data = {"node": event.node, "display_node": event.node, "output": output, "prompt_id": event.run}
+        data = {"node": event.node, "display_node": event.display, "output": output, "prompt_id": event.run}
         return [_outgoing(event, "executed", data)]
+
+    def _on_node_text(self, event: NodeText) -> list[Outgoing]:
+        data = {"node": event.node, "text": event.text, "prompt_id": event.run}
+        return [_outgoing(event, "progress_text", data, is_droppable=True)]
+
+    def _on_node_blocked(self, event: NodeBlocked) -> list[Outgoing]:
+        if event.client_id is None:
+            return []
+        data = {
+            "prompt_id": event.run,
+            "node_id": event.node if event.origin is None else event.origin.real,
+            "node_type": event.node_type,
+            "executed": list(event.executed),
+            "exception_message": f"This node did not run: {event.message}",
+            "exception_type": "ExecutionBlocked",
+            "traceback": [],
+            "current_inputs": [],
+            "current_outputs": [],
+        }
+        return [_outgoing(event, "execution_error", data)]
 
     def _on_node_finished(self, event: NodeFinished) -> list[Outgoing]:
         seen = self._nodes.get(_key(event), {}).get(event.node)
@@ -263,11 +291,7 @@ class Translator:
             "value": value,
             "max": maximum,
             "state": state,
-            "node_id": event.node,
-            "prompt_id": event.run,
-            "display_node_id": event.node,
-            "parent_node_id": None,
-            "real_node_id": event.node,
+            **_place(event),
         }
 
     def _progress_state(self, event: RunEvent) -> Outgoing:
@@ -277,6 +301,18 @@ class Translator:
 
 def _key(event: RunEvent) -> _RunKey:
     return event.tenant, event.run
+
+
+def _place(event: NodeEvent) -> dict[str, Any]:
+    """Say of which node and prompt a message is, and where that node belongs."""
+    origin = event.origin
+    return {
+        "node_id": event.node,
+        "prompt_id": event.run,
+        "display_node_id": event.display,
+        "parent_node_id": None if origin is None else origin.parent,
+        "real_node_id": event.node if origin is None else origin.real,
+    }
 
 
 def _outgoing(event: RunEvent, kind: str, data: Mapping[str, Any], *, is_droppable: bool = False) -> Outgoing:

@@ -72,7 +72,7 @@ class PromptMetrics:
     def on_notice(self, notice: Notice) -> None:
         """Count one notice; quick, and raises nothing."""
         match notice:
-            case NodeStarted():
+            case NodeStarted(is_again=False):
                 self._executed.inc()
             case NodesCached():
                 self._cached.inc(len(notice.nodes))

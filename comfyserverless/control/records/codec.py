@@ -13,6 +13,7 @@ import msgspec
 
 from comfyserverless.control.records.packed import PackedJson, from_json, to_json
 from comfyserverless.control.views import (
+    NodeOrigin,
     NodesCached,
     RunFailed,
     RunInterrupted,
@@ -67,9 +68,11 @@ def _take_apart(text: bytes) -> tuple[bytes, bytes, list[str]]:
 
 
 def encode_result(record: RunRecord) -> bytes:
-    """Pack what came of a prompt: outputs and messages."""
+    """Pack what came of a prompt: outputs, messages, and where outputs of added nodes belong."""
     messages = [[type(event).__name__, asdict(event)] for event in record.messages]
-    result = [record.outputs, messages]
+    result: list[Any] = [record.outputs, messages]
+    if record.origins:
+        result.append({node: asdict(origin) for node, origin in record.origins.items()})
     try:
         text = to_json(result)
     except (TypeError, ValueError):  # what a node shows should be JSON; its text is better than no history
@@ -80,7 +83,9 @@ def encode_result(record: RunRecord) -> bytes:
 def decode_result(packed: bytes, record: RunRecord) -> None:
     """Put what came of a prompt into its record; if it cannot be read, there is none and the log says so."""
     try:
-        outputs, messages = from_json(zlib.decompress(packed))
+        outputs, messages, *more = from_json(zlib.decompress(packed))
+        origins = more[0] if more else {}
+        record.origins = msgspec.convert(origins, dict[NodeId, NodeOrigin])
         record.messages = [msgspec.convert(fields, _EVENTS[kind]) for kind, fields in messages]
         record.outputs = outputs
     except (zlib.error, ValueError, TypeError, KeyError) as exc:
