@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.metering.book import UsageBook
 from comfyserverless.control.metering.measured import Meter
 from comfyserverless.control.metrics.metrics import Metrics
@@ -28,6 +30,16 @@ from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
 from comfyserverless.scheduling.state import SchedulingConfig, SchedulingState
 
 ACTIVE = (RunStatus.PENDING, RunStatus.RUNNING)
+
+
+@dataclass(slots=True)
+class FakeHosting:
+    """Stand in for the packs of a server: entries of their classes by name."""
+
+    infos: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    async def object_info(self, files: FolderPaths, class_type: str | None = None) -> Mapping[str, Any]:
+        return {name: info for name, info in self.infos.items() if class_type in (None, name)}
 
 
 @dataclass(slots=True)
@@ -55,6 +67,7 @@ class FakeEngine:
         default_factory=lambda: Overview(SchedulingState(SchedulingConfig(slack_s=2.0)), Meter(), lambda: 0.0)
     )
 
+    hosting: FakeHosting = field(default_factory=FakeHosting)
     obstructed: list[str] = field(default_factory=list)
     metrics: Metrics = field(init=False)
 

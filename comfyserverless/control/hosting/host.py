@@ -45,6 +45,10 @@ class HostDown(CapacityError):
     """The node host is not there, or did not answer in time."""
 
 
+class _HostEnded(HostDown):
+    """The node host ended; there may be another one soon."""
+
+
 class PackHost:
     """Follow the node host through its lives. send: delivers a message to it; kill: ends it, for a new one."""
 
@@ -69,6 +73,7 @@ class PackHost:
         self._loading, self._loading_since_s = "", 0.0
         #: packs that ended a host at their import: name -> why they are not loaded again.
         self._given_up: dict[str, str] = {}
+        self._is_stopping = False
         self._watch: asyncio.Task[None] | None = None
 
     def connect(
@@ -85,6 +90,7 @@ class PackHost:
 
     async def stop(self) -> None:
         """Answer nobody any more."""
+        self._is_stopping = True
         if self._watch is not None:
             self._watch.cancel()
         self._drop_questions("the server is stopping")
@@ -113,13 +119,23 @@ class PackHost:
         return self.catalog
 
     async def ask(self, kind: str, payload: Any, within_s: float = _ANSWER_WITHIN_S) -> Any:
-        """Ask the host. Raises HostDown if it is not there, ends meanwhile, or does not answer in time.
+        """Ask the host; one that ends meanwhile is followed by another one, which is asked once more.
 
-        Raises ValueError with the host's words if it could not answer.
+        Raises HostDown if none is there or answers in time, and ValueError with its words if it could not
+        answer.
         """
+        try:
+            return await self._ask(kind, payload, within_s)
+        except _HostEnded:
+            if self._is_stopping:
+                raise
+            await self.loaded()
+            return await self._ask(kind, payload, within_s)
+
+    async def _ask(self, kind: str, payload: Any, within_s: float) -> Any:
         worker = self.worker
         if worker is None:
-            raise HostDown("The process of the node packs is not running")
+            raise _HostEnded("The process of the node packs is not running")
         number = next(self._ids)
         asked = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
@@ -186,7 +202,7 @@ class PackHost:
     def _drop_questions(self, why: str) -> None:
         for asked in self._asked.values():
             if not asked.done():
-                asked.set_exception(HostDown(why))
+                asked.set_exception(_HostEnded(why))
         self._asked.clear()
 
     async def _watch_loading(self) -> None:

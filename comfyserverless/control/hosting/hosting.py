@@ -66,14 +66,12 @@ class Hosting:
 
     def classes(self, files: FolderPaths, about: Mapping[str, Any]) -> HostedClasses:
         """Return the classes that nodes of one prompt may have."""
-        places = {kind: str(files.base(kind)) for kind in ("input", "output", "temp")}
-        places["user"] = str(files.folders.user)
-        return HostedClasses(self.host, self, {**about, "places": places})
+        return HostedClasses(self.host, self, {**about, "places": _places(files)})
 
-    async def object_info(self, class_type: str | None = None) -> Mapping[str, Any]:
+    async def object_info(self, files: FolderPaths, class_type: str | None = None) -> Mapping[str, Any]:
         """Return ComfyUI's entries of pack classes (None: of all); waits for packs that are being loaded.
 
-        Entries are those of the moment; if the host is not there, those that it had.
+        Entries are those of the moment, for whose files these are; if the host is not there, those that it had.
         """
         if not self.host.is_wanted or (class_type is not None and BUILTIN.get(class_type) is not None):
             return {}
@@ -81,9 +79,8 @@ class Hosting:
         if catalog is None:
             return {}
         try:
-            found: Mapping[str, Any] = await self.host.ask(
-                "object_info", {"class_type": class_type}, _INFO_WITHIN_S
-            )
+            payload = {"class_type": class_type, "about": {"places": _places(files)}}
+            found: Mapping[str, Any] = await self.host.ask("object_info", payload, _INFO_WITHIN_S)
         except (HostDown, ValueError) as exc:
             log.warning("node packs cannot be described afresh: %s", exc)
             known = {name: info.info for name, info in catalog.classes.items()}
@@ -129,6 +126,11 @@ class Hosting:
 def find_internal(name: str) -> NodeDeclaration | None:
     """Return a declaration that only the node host may name (`nodes.hosted`), None if there is none."""
     return HOSTED.get(name)
+
+
+def _places(files: FolderPaths) -> dict[str, str]:
+    found = {kind: str(files.base(kind)) for kind in ("input", "output", "temp")}
+    return {**found, "user": str(files.folders.user)}
 
 
 def _descends(node: str, roots: set[str]) -> bool:

@@ -1,0 +1,259 @@
+"""Serve packs that behave, and packs that do not: server and other prompts are unharmed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.client import Client, RunResult
+from tests.support.server import RunningServer, ServerOptions
+
+STUBS = Path(__file__).parents[1] / "support" / "packs" / "stub_nodes"
+CHECKPOINT = "sd15_tiny.safetensors"
+
+PACKS = {
+    "raises_at_import": "raise RuntimeError('this pack wants no guests')",
+    "leaves_at_import": "import sys\nsys.exit(3)",
+    "dies_at_import": "import os\nos._exit(1)",
+    "bad_grammar": "def (:\n",
+    "empty": "",
+}
+
+
+def install_packs(base: Path) -> Path:
+    """Fill a custom_nodes folder; returns it."""
+    folder = base / "custom_nodes"
+    shutil.copytree(STUBS, folder / "stub_nodes", ignore=shutil.ignore_patterns("__pycache__"))
+    for name, code in PACKS.items():
+        (folder / name).mkdir()
+        (folder / name / "__init__.py").write_text(code)
+    wants = folder / "stub_nodes" / "requirements.txt"
+    wants.write_text("# what it wants\nmsgspec>=0.1\nno-such-package-of-ours>=2.0\nnumpy<0.1\n")
+    (folder / "single_file.py").write_text(
+        "class Single:\n"
+        "    RETURN_TYPES = ('INT',)\n"
+        "    FUNCTION = 'run'\n"
+        "    @classmethod\n"
+        "    def INPUT_TYPES(cls):\n"
+        "        return {'required': {}}\n"
+        "    def run(self):\n"
+        "        return (41,)\n"
+        "NODE_CLASS_MAPPINGS = {'SingleFile': Single, 'KSampler': Single}\n"
+    )
+    (folder / "switched_off.disabled").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def packs(tiny_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """Return a server with packs; tests may end its node host, which comes back."""
+    base = tmp_path_factory.mktemp("packs")
+    install_packs(base)
+    running = RunningServer.start(ServerOptions(base, models=tiny_models))
+    try:
+        yield running
+    finally:
+        running.stop()
+
+
+def shown(result: RunResult, node: str = "9") -> list[str]:
+    """Return the texts that a StubShow showed."""
+    assert result.outcome == "execution_success", result.messages[-2:]
+    texts: list[str] = result.history["outputs"][node]["text"]
+    return texts
+
+
+def show(*links: list[Any]) -> dict[str, Any]:
+    """Return a node that shows values."""
+    names = ["value", *(f"more_{index}" for index in range(1, len(links)))]
+    return {"class_type": "StubShow", "inputs": dict(zip(names, links, strict=True))}
+
+
+def add(first: Any, second: Any) -> dict[str, Any]:
+    """Return a node that adds."""
+    return {"class_type": "StubAdd", "inputs": {"first": first, "second": second}}
+
+
+def error_of(result: RunResult) -> dict[str, Any]:
+    """Return the data of the message that ended a prompt that failed."""
+    assert result.outcome == "execution_error", result.messages[-2:]
+    return next(data for kind, data in reversed(result.messages) if kind == "execution_error")
+
+
+async def test_packs_that_fail_at_import_stop_no_other(packs: RunningServer) -> None:
+    async with Client(packs.url) as client:
+        info = await client.get("/object_info")
+        result = await client.run({"1": {"class_type": "SingleFile", "inputs": {}}, "9": show(["1", 0])})
+    assert shown(result) == ["41"]
+    assert info["StubAdd"]["python_module"] == "custom_nodes.stub_nodes"
+    assert info["StubAdd"]["display_name"] == "Add (stub)"
+    assert info["StubAdd"]["output_name"] == ["sum", "calls"]
+    assert info["SingleFile"]["python_module"] == "custom_nodes.single_file"
+    assert info["KSampler"]["python_module"] == "nodes"
+    log = packs.log()
+    assert "pack raises_at_import cannot be loaded: RuntimeError: this pack wants no guests" in log
+    assert "pack leaves_at_import cannot be loaded: SystemExit: 3" in log
+    assert "pack bad_grammar cannot be loaded: SyntaxError" in log
+    assert "node pack dies_at_import ended the process at its import" in log
+    assert 'pip install "no-such-package-of-ours>=2.0" "numpy<0.1"' in log
+    assert "Import times of node packs" in log
+
+
+async def test_instance_of_a_node_lives_as_long_as_its_id_is_in_the_graph(packs: RunningServer) -> None:
+    graph = {"1": add(1, 2), "9": show(["1", 0], ["1", 1])}
+    async with Client(packs.url) as client:
+        assert shown(await client.run(graph)) == ["3", "1"]
+        graph["1"] = add(2, 2)
+        assert shown(await client.run(graph)) == ["4", "2"]
+        await client.run({"2": add(0, 0), "9": show(["2", 0])})
+        graph["1"] = add(3, 2)
+        assert shown(await client.run(graph)) == ["5", "1"]
+
+
+async def test_objects_stay_themselves_between_nodes(packs: RunningServer) -> None:
+    graph = {
+        "1": {"class_type": "StubObject", "inputs": {"value": 0.25}},
+        "2": {"class_type": "StubOpen", "inputs": {"basket": ["1", 0]}},
+        "3": {"class_type": "StubOpen", "inputs": {"basket": ["2", 2]}},
+        "4": {"class_type": "ImageInvert", "inputs": {"image": ["3", 0]}},
+        "9": show(["2", 1], ["3", 1], ["4", 0]),
+    }
+    async with Client(packs.url) as client:
+        assert shown(await client.run(graph)) == ["2", "3", "(1, 8, 8, 3) 144"]
+
+
+async def test_error_of_a_node_names_its_own_exception_and_lines(packs: RunningServer) -> None:
+    async with Client(packs.url) as client:
+        error = error_of(await client.run({"5": {"class_type": "StubDie", "inputs": {"how": "raise"}}}))
+    assert error["node_id"] == "5"
+    assert error["exception_type"] == "KeyError"
+    assert "stub_nodes" in "".join(error["traceback"])
+    assert "comfyserverless" not in "".join(error["traceback"])
+
+
+@pytest.mark.parametrize("how", ["exit", "segfault"])
+async def test_death_of_the_host_fails_what_ran_there_and_nothing_else(packs: RunningServer, how: str) -> None:
+    graph = {
+        "1": {"class_type": "StubObject", "inputs": {"value": 0.5}},
+        "2": {"class_type": "StubOpen", "inputs": {"basket": ["1", 0]}},
+        "9": show(["2", 0]),
+    }
+    async with Client(packs.url) as client:
+        before = shown(await client.run(graph))
+        error = error_of(await client.run({"5": {"class_type": "StubDie", "inputs": {"how": how}}}))
+        assert "StubDie" in error["exception_message"]
+        assert error["node_id"] == "5"
+        # The object of node 1 went down with the host, and is made again for a new consumer.
+        again = {**graph, "3": {"class_type": "StubOpen", "inputs": {"basket": ["2", 2]}}, "9": show(["3", 0])}
+        assert shown(await client.run(again)) == before
+
+
+async def test_node_that_leaves_the_program_fails_only_itself(packs: RunningServer) -> None:
+    async with Client(packs.url) as client:
+        error = error_of(await client.run({"5": {"class_type": "StubDie", "inputs": {"how": "leave"}}}))
+    assert error["exception_type"] == "SystemExit"
+
+
+async def wait_for_start(client: Client, node: str) -> None:
+    """Read messages until a node has begun."""
+    async for message in client.socket:
+        body = message.json() if message.type.name == "TEXT" else {}
+        if body.get("type") == "executing" and body["data"]["node"] == node:
+            return
+
+
+async def test_node_that_blocks_can_be_interrupted_and_holds_up_only_its_lane(packs: RunningServer) -> None:
+    async with Client(packs.url) as client:
+        prompt = await client.submit({"5": {"class_type": "StubBlock", "inputs": {"seconds": 6.0}}})
+        await wait_for_start(client, "5")
+        begin_s = time.monotonic()
+        assert (await client.get("/object_info/StubAdd"))["StubAdd"]
+        await client.post("/interrupt", {})
+        assert (await client.listen(prompt)).outcome == "execution_interrupted"
+        built_in = {
+            "1": {
+                "class_type": "EmptyImage",
+                "inputs": {"width": 8, "height": 8, "batch_size": 1, "color": 255},
+            },
+            "2": {"class_type": "PreviewImage", "inputs": {"images": ["1", 0]}},
+        }
+        assert (await client.run(built_in)).outcome == "execution_success"
+        result = await client.run({"9": {"class_type": "StubWait", "inputs": {"value": 5, "seconds": 0.1}}})
+        assert shown(result) == ["5"]
+        assert time.monotonic() - begin_s < 5.0
+    progress = [data["value"] for kind, data in result.messages if kind == "progress"]
+    assert progress[-1] == 2
+
+
+async def test_million_lines_reach_neither_the_log_nor_the_patience_of_others(packs: RunningServer) -> None:
+    before = len(packs.log())
+    async with Client(packs.url) as client:
+        result = await client.run({"5": {"class_type": "StubShout", "inputs": {"lines": 1_000_000}}})
+        assert result.outcome == "execution_success"
+        begin_s = time.monotonic()
+        await client.get("/queue")
+        assert time.monotonic() - begin_s < 1.0
+    assert len(packs.log()) - before < 2_000_000
+    assert "lines are not shown" in packs.log()
+    assert "[packs] a stub shouts 1\n" in packs.log()
+
+
+async def test_node_can_have_a_built_in_node_work_for_it(packs: RunningServer) -> None:
+    base = {
+        "1": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": CHECKPOINT}},
+        "2": {"class_type": "CLIPTextEncode", "inputs": {"clip": ["1", 1], "text": "a red cat"}},
+        "3": {"class_type": "CLIPTextEncode", "inputs": {"clip": ["1", 1], "text": "blurry"}},
+        "4": {"class_type": "EmptyLatentImage", "inputs": {"width": 64, "height": 64, "batch_size": 1}},
+    }
+    given = {
+        "model": ["1", 0],
+        "positive": ["2", 0],
+        "negative": ["3", 0],
+        "latent_image": ["4", 0],
+        "seed": 11,
+    }
+    own = {
+        "steps": 3,
+        "cfg": 6.0,
+        "sampler_name": "euler_ancestral",
+        "scheduler": "normal",
+        "denoise": 1.0,
+    }
+    graph = {
+        **base,
+        "5": {"class_type": "KSampler", "inputs": {**given, **own}},
+        "6": {"class_type": "StubSample", "inputs": given},
+        "7": {"class_type": "StubSum", "inputs": {"samples": ["5", 0]}},
+        "8": {"class_type": "StubSum", "inputs": {"samples": ["6", 0]}},
+        "9": show(["7", 0], ["8", 0]),
+    }
+    async with Client(packs.url) as client:
+        first, second = shown(await client.run(graph))
+    assert first == second
+    assert len(set(first)) > 8
+
+
+async def test_killed_host_comes_back(packs: RunningServer) -> None:
+    graph = {"1": add(20, 2), "9": show(["1", 0])}
+    async with Client(packs.url) as client:
+        await client.run(graph)
+        (host,) = [pid for pid in packs.pids() if _is_host(packs, pid)]
+        os.kill(host, signal.SIGKILL)
+        graph["1"] = add(20, 3)
+        assert shown(await client.run(graph)) == ["23"]
+
+
+def _is_host(server: RunningServer, pid: int) -> bool:
+    return f"worker host.{_last_host(server)} is ready (pid {pid}," in server.log()
+
+
+def _last_host(server: RunningServer) -> int:
+    starts = [line for line in server.log().splitlines() if "INFO worker host." in line]
+    return int(starts[-1].split("worker host.")[1].split(" ")[0])

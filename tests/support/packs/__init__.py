@@ -1,0 +1,1 @@
+"""Small packs of node classes in ComfyUI's convention, for servers that tests start."""

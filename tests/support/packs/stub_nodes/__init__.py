@@ -1,0 +1,239 @@
+"""Nodes that show what a test asks for: values, objects, blocks, deaths, floods, requests."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import sys
+import time
+from typing import Any, ClassVar
+
+import torch
+
+from comfyserverless.host.bridge import bridge
+
+from .wild import ANY, AnyKey  # noqa: TID252 - as packs do it
+
+
+class Node:
+    """What all of them share."""
+
+    CATEGORY = "stub"
+    FUNCTION = "run"
+    RETURN_TYPES: ClassVar[tuple[str, ...]] = ()
+
+
+class StubAdd(Node):
+    """Adds, and says how often this instance did."""
+
+    RETURN_TYPES = ("INT", "INT")
+    RETURN_NAMES = ("sum", "calls")
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        number = ("INT", {"default": 0, "min": -1000, "max": float("inf")})
+        return {"required": {"first": number, "second": number}}
+
+    def run(self, first: int, second: int) -> tuple[int, int]:
+        self.calls += 1
+        return first + second, self.calls
+
+
+class StubShow(Node):
+    """Shows what it gets: its type and its text."""
+
+    OUTPUT_NODE = True
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {"value": (ANY,)}, "optional": AnyKey(), "hidden": {"node": "UNIQUE_ID"}}
+
+    def run(self, value: Any, node: str, **more: Any) -> dict[str, Any]:
+        shown = [value, *(more[name] for name in sorted(more))]
+        return {
+            "ui": {"type": [type(each).__name__ for each in shown], "text": [_text(each) for each in shown]},
+            "result": (),
+        }
+
+
+class StubBasket:
+    """An object that only this process can hold."""
+
+    def __init__(self) -> None:
+        self.content: list[Any] = []
+
+
+class StubObject(Node):
+    """Makes an object with a picture in it."""
+
+    RETURN_TYPES = ("STUB_BASKET",)
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {"value": ("FLOAT", {"default": 0.5})}}
+
+    def run(self, value: float) -> tuple[StubBasket]:
+        basket = StubBasket()
+        basket.content.append(torch.full((1, 8, 8, 3), value))
+        return (basket,)
+
+
+class StubOpen(Node):
+    """Takes the picture out of the object, and leaves a trace in it."""
+
+    RETURN_TYPES = ("IMAGE", "INT", "STUB_BASKET")
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {"basket": ("STUB_BASKET",)}}
+
+    def run(self, basket: StubBasket) -> tuple[torch.Tensor, int, StubBasket]:
+        basket.content.append("opened")
+        return basket.content[0], len(basket.content), basket
+
+
+class StubDie(Node):
+    """Ends its process in some way."""
+
+    OUTPUT_NODE = True
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {"how": (["exit", "segfault", "raise", "leave"],)}}
+
+    @classmethod
+    def IS_CHANGED(cls, how: str) -> float:
+        return float("nan")
+
+    def run(self, how: str) -> tuple[()]:
+        if how == "exit":
+            os._exit(1)
+        if how == "segfault":
+            ctypes.string_at(0)
+        if how == "leave":
+            sys.exit("a node leaves")
+        raise KeyError("no such stub")
+
+
+class StubBlock(Node):
+    """Sleeps, without looking whether anybody still waits."""
+
+    RETURN_TYPES = ("INT",)
+    OUTPUT_NODE = True
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {"seconds": ("FLOAT", {"default": 60.0})}}
+
+    @classmethod
+    def IS_CHANGED(cls, seconds: float) -> float:
+        return float("nan")
+
+    def run(self, seconds: float) -> tuple[int]:
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            time.sleep(0.05)
+        return (1,)
+
+
+class StubShout(Node):
+    """Writes lines to standard output."""
+
+    OUTPUT_NODE = True
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {"lines": ("INT", {"default": 10, "max": 10_000_000})}}
+
+    @classmethod
+    def IS_CHANGED(cls, lines: int) -> float:
+        return float("nan")
+
+    def run(self, lines: int) -> dict[str, Any]:
+        for number in range(lines):
+            print("a stub shouts", number)  # noqa: T201 - this is what it is for
+        return {"ui": {"lines": [lines]}}
+
+
+class StubSample(Node):
+    """Has the server's own sampler work for it."""
+
+    RETURN_TYPES = ("LATENT",)
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {
+            "required": {
+                "model": ("MODEL",),
+                "positive": ("CONDITIONING",),
+                "negative": ("CONDITIONING",),
+                "latent_image": ("LATENT",),
+                "seed": ("INT", {"default": 0}),
+            }
+        }
+
+    def run(self, **inputs: Any) -> tuple[Any]:
+        settings = {
+            "steps": 3,
+            "cfg": 6.0,
+            "sampler_name": "euler_ancestral",
+            "scheduler": "normal",
+            "denoise": 1.0,
+        }
+        (latent,) = bridge().ask("run_node", {"class_type": "KSampler", "inputs": {**inputs, **settings}})
+        return (latent,)
+
+
+class StubSum(Node):
+    """Adds up a latent: a number that differs if a bit does."""
+
+    RETURN_TYPES = ("STRING",)
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {"samples": ("LATENT",)}}
+
+    def run(self, samples: dict[str, Any]) -> tuple[str]:
+        return (samples["samples"].contiguous().numpy().tobytes().hex()[:4000],)
+
+
+class StubWait(Node):
+    """A coroutine that reports progress."""
+
+    OUTPUT_NODE = True
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {"value": ("INT", {"default": 0}), "seconds": ("FLOAT", {"default": 0.0})}}
+
+    async def run(self, value: int, seconds: float) -> dict[str, Any]:
+        bridge().progress(1, 2)
+        await asyncio.sleep(seconds)
+        bridge().progress(2, 2)
+        return {"ui": {"text": [str(value)]}}
+
+
+def _text(value: Any) -> str:
+    return f"{tuple(value.shape)} {float(value.sum()):g}" if isinstance(value, torch.Tensor) else str(value)
+
+
+NODE_CLASS_MAPPINGS = {
+    cls.__name__: cls
+    for cls in (
+        StubAdd,
+        StubShow,
+        StubObject,
+        StubOpen,
+        StubDie,
+        StubBlock,
+        StubShout,
+        StubSample,
+        StubSum,
+        StubWait,
+    )
+}
+NODE_DISPLAY_NAME_MAPPINGS = {"StubAdd": "Add (stub)"}
