@@ -30,6 +30,7 @@ from comfyserverless.nodes.tiles import upscaling
 from comfyserverless.nodes.utility import (
     batches,
     choosing,
+    loops,
     numbers,
     patterns,
     primitives,
@@ -90,6 +91,7 @@ BUILTIN: Declarations = Registry(
         *batches.NODES,
         *resizing.NODES,
         *utility_saving.NODES,
+        *loops.NODES,
     )
 )
 """All node classes that this version has."""
