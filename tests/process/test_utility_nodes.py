@@ -1,0 +1,187 @@
+"""Choices, lists, loops and texts in a real server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.support.client import Client, RunResult
+from tests.support.drawing import pixels
+from tests.support.server import RunningServer
+
+
+def _node(class_type: str, **inputs: Any) -> dict[str, Any]:
+    return {
+        "class_type": class_type,
+        "inputs": {name.replace("__", "."): value for name, value in inputs.items()},
+    }
+
+
+def _image(color: int, count: int = 1, width: int = 64, height: int = 48) -> dict[str, Any]:
+    return _node("EmptyImage", width=width, height=height, batch_size=count, color=color)
+
+
+def _text(result: RunResult, node: str) -> list[str]:
+    texts: list[str] = result.history["outputs"][node]["text"]
+    return texts
+
+
+async def _run(server: RunningServer, graph: dict[str, Any]) -> RunResult:
+    async with Client(server.url) as client:
+        result = await client.run(graph)
+    assert result.outcome == "execution_success", result.messages
+    return result
+
+
+async def test_branch_that_a_switch_does_not_choose_never_runs(server: RunningServer) -> None:
+    graph = {
+        "1": _image(0xFF0000, width=72),
+        "2": _node("ImageInvert", image=["3", 0]),
+        "3": _image(0x0000FF, width=72),
+        "4": _node("ComfyMathExpression", expression="a > 10", values__a=["5", 0]),
+        "5": _node("PrimitiveInt", value=11),
+        "6": _node("ComfySwitchNode", switch=["4", 2], on_true=["1", 0], on_false=["2", 0]),
+        "7": _node("GetImageSize", image=["6", 0]),
+        "8": _node("PreviewAny", source=["7", 0]),
+    }
+    result = await _run(server, graph)
+    assert set(result.executed_nodes()) == {"1", "4", "5", "6", "7", "8"}
+    assert _text(result, "8") == ["72"]
+
+
+async def test_list_of_images_is_saved_as_several_files(server: RunningServer) -> None:
+    graph = {
+        "1": _image(0xFF0000),
+        "2": _image(0x00FF00, count=2),
+        "3": _node("CreateList", inputs__input0=["1", 0], inputs__input1=["2", 0]),
+        "4": _node("SaveImage", images=["3", 0], filename_prefix="listed"),
+        "5": _node("GetItemFromList", list=["3", 0], index=-1),
+        "6": _node("GetImageSize", image=["5", 0]),
+        "7": _node("PreviewAny", source=["6", 2]),
+    }
+    result = await _run(server, graph)
+    names = [image["filename"] for image in result.history["outputs"]["4"]["images"]]
+    assert len(set(names)) == 3
+    assert _text(result, "7") == ["2"]
+
+
+async def test_loop_runs_its_body_for_each_iteration_and_gives_all_values(server: RunningServer) -> None:
+    graph = {
+        "1": _image(0x202020),
+        "2": _node(
+            "StartLoop",
+            mode="simple",
+            mode__num_iterations=3,
+            cache_iterations=True,
+            initial_iteration_value=["1", 0],
+        ),
+        "3": _node(
+            "ImageStitch",
+            image1=["2", 4],
+            image2=["1", 0],
+            direction="right",
+            match_image_size=False,
+            spacing_width=0,
+            spacing_color="white",
+        ),
+        "4": _node("EndLoop", output_value=["3", 0], next_iteration_value=["3", 0], accumulate=True),
+        "5": _node("GetImageSize", image=["4", 0]),
+        "6": _node("PreviewAny", source=["5", 0]),
+    }
+    async with Client(server.url) as client:
+        result = await client.run(graph)
+        assert result.outcome == "execution_success", result.messages
+        assert _text(result, "6") == ["128", "192", "256"]
+        shown = [data["display_node"] for kind, data in result.messages if kind == "executing" and data["node"]]
+        assert shown.count("3") == 3
+        again = await client.run(graph)
+    assert _text(again, "6") == ["128", "192", "256"]
+    assert "4" in again.cached_nodes()
+
+
+async def test_any_value_is_shown_as_text(server: RunningServer) -> None:
+    graph = {
+        "1": _node("CheckpointLoaderSimple", ckpt_name="sd15_tiny.safetensors"),
+        "2": _node("PreviewAny", source=["1", 0]),
+        "3": _node("EmptyLatentImage", width=64, height=64, batch_size=1),
+        "4": _node("PreviewAny", source=["3", 0]),
+        "5": _node("PrimitiveFloat", value=0.5),
+        "6": _node("PreviewAny", source=["5", 0]),
+    }
+    result = await _run(server, graph)
+    assert _text(result, "2") == ["<MODEL sd15_tiny.safetensors>"]
+    assert _text(result, "4")[0].startswith("{'samples': tensor([[[[0., 0.")
+    assert _text(result, "6") == ["0.5"]
+
+
+async def test_endless_pattern_fails_its_prompt_and_nothing_else(server: RunningServer) -> None:
+    graph = {
+        "1": _node(
+            "RegexExtract",
+            string="x" * 60 + "!",
+            regex_pattern="(x|xx)+$",
+            mode="First Match",
+            case_insensitive=False,
+            multiline=False,
+            dotall=False,
+            group_index=1,
+        ),
+        "2": _node("PreviewAny", source=["1", 0]),
+    }
+    async with Client(server.url) as client:
+        failed = await client.run(graph)
+        assert failed.outcome == "execution_error"
+        (error,) = [data for kind, data in failed.messages if kind == "execution_error"]
+        assert "given up" in error["exception_message"]
+        graph["1"]["inputs"] |= {"string": "a=1", "regex_pattern": r"(\w)=(\d)"}
+        assert _text(await client.run(graph), "2") == ["a=1"]
+
+
+async def test_two_images_are_compared_and_resized(server: RunningServer) -> None:
+    graph = {
+        "1": _image(0xFF0000),
+        "2": _node(
+            "ResizeImageMaskNode",
+            input=["1", 0],
+            resize_type="scale longer dimension",
+            resize_type__longer_size=32,
+            scale_method="area",
+        ),
+        "3": _node("BatchImagesNode", images__image0=["2", 0], images__image1=["1", 0]),
+        "4": _node("ImageCompare", compare_view={"__value__": ["", ""]}, image_a=["1", 0], image_b=["3", 0]),
+    }
+    async with Client(server.url) as client:
+        result = await client.run(graph)
+        assert result.outcome == "execution_success", result.messages
+        shown = result.history["outputs"]["4"]
+        assert {key: len(items) for key, items in shown.items()} == {"a_images": 1, "b_images": 2}
+        picture = pixels(await client.image(shown["b_images"][1]))
+    assert picture.shape == (24, 32, 3)
+    assert np.array_equal(picture[0, 0], [255, 0, 0])
+
+
+async def test_loops_nest_over_lists_and_numbers(server: RunningServer) -> None:
+    graph = {
+        "1": _node("PrimitiveString", value="a"),
+        "2": _node("PrimitiveString", value="b"),
+        "3": _node("CreateList", inputs__input0=["1", 0], inputs__input1=["2", 0]),
+        "4": _node("StartLoop", mode="List", mode__list=["3", 0], cache_iterations=False),
+        "5": _node(
+            "StartLoop",
+            mode="simple",
+            mode__num_iterations=2,
+            cache_iterations=False,
+            parent_iteration=["4", 0],
+        ),
+        "6": _node("StringFormat", f_string="{a}{b}", values__a=["4", 3], values__b=["5", 0]),
+        "7": _node("EndLoop", output_value=["6", 0], accumulate=True),
+        "8": _node("EndLoop", output_value=["7", 0], accumulate=True),
+        "9": _node("PreviewAny", source=["8", 0]),
+    }
+    async with Client(server.url) as client:
+        for _ in range(2):  # nothing is taken from the first run
+            result = await client.run(graph)
+            assert result.outcome == "execution_success", result.messages
+            assert _text(result, "9") == ["a0", "a1", "b0", "b1"]
+            assert "8" not in result.cached_nodes()
