@@ -20,7 +20,7 @@ Notices (host -> control):
   host dies. - `catalog`, once after loading: `Catalog` as a tree.
 - `progress` {value, maximum, node_id, preview bytes or None}. - `text` {text, node_id}.
 - `send` {event, data: JSON text, or bytes of a binary event, client_id}.
-- `metadata` {prompt_id, extra_pnginfo: JSON text}: a node has changed what is saved in files.
+- `metadata` {extra_pnginfo: JSON text}: a node has changed what is saved in files.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ charged and cancelled with it. Its results are kept until the call is over.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,10 +49,11 @@ class HostRequests:
         #: all and only calls that wait for their answers.
         self._scopes: dict[InvocationId, _Scope] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._answers: dict[str, Answer] = {"object_info": self._object_info}
+        self._answers: dict[str, Answer] = {}
         host.serve_requests(self._take)
         host.listen("progress", self._on_progress)
         host.listen("text", self._on_text)
+        host.listen("metadata", self._on_metadata)
 
     def answer(self, kind: str, answer: Answer) -> None:
         """Answer a kind of requests: called with the context of the call that asks (None: no call), and the
@@ -126,9 +128,6 @@ class HostRequests:
             lowering.cancel()
             failing.cancel()
 
-    def _object_info(self, context: LoweringContext | None, payload: Any) -> Any:
-        raise PromptError("object_info is not answered here")
-
     def _on_progress(self, payload: Any, invocation: InvocationId | None) -> None:
         scope = self._scopes.get(invocation) if invocation else None
         if scope is not None:
@@ -139,6 +138,15 @@ class HostRequests:
         scope = self._scopes.get(invocation) if invocation else None
         if scope is not None:
             scope.context.show_text(str(payload["text"]), self._node(scope, payload))
+
+    def _on_metadata(self, payload: Any, invocation: InvocationId | None) -> None:
+        """Let later nodes of the prompt save what this one has changed: they share the object."""
+        scope = self._scopes.get(invocation) if invocation else None
+        shared = scope.context.hidden.extra_pnginfo if scope is not None else None
+        changed = json.loads(payload["extra_pnginfo"])
+        if isinstance(shared, dict) and isinstance(changed, dict):
+            shared.clear()
+            shared.update(changed)
 
     def _node(self, scope: _Scope, payload: Any) -> NodeId | None:
         node = payload.get("node_id")

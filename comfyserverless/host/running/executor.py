@@ -20,6 +20,7 @@ import torch
 
 from comfyserverless.core import values as trees
 from comfyserverless.core.errors import PromptError
+from comfyserverless.core.ids import InvocationId
 from comfyserverless.core.messages import (
     FromWorker,
     InvocationCancelled,
@@ -177,7 +178,7 @@ class Executor:
     def _tell_changes(self, job: _Job) -> None:
         changed = self._prompts.changed_metadata(job.running.info.prompt_id)
         if changed is not None:
-            self._bridge.metadata(job.running.info.prompt_id, changed)
+            self._bridge.metadata(InvocationId(job.running.info.invocation), changed)
 
     def _failed(self, run: RunInvocation, error: BaseException, timing: Timing) -> InvocationFailed:
         if isinstance(error, InterruptProcessingException):

@@ -118,10 +118,10 @@ class LiveBridge:
             number = next(self._ids)
         self._send(HostRequest(number, invocation, "interrupt", trees.encode({})))
 
-    def metadata(self, prompt_id: str, extra_pnginfo: Any) -> None:
+    def metadata(self, invocation: InvocationId, extra_pnginfo: Any) -> None:
         """Tell that a node has changed what is saved in files."""
-        body = json.dumps(extra_pnginfo, default=_shown)
-        self._notice("metadata", {"prompt_id": prompt_id, "extra_pnginfo": body})
+        body = trees.encode({"extra_pnginfo": json.dumps(extra_pnginfo, default=_shown)})
+        self._send(HostNotice("metadata", body, invocation))
 
     def notice(self, kind: str, payload: Any) -> None:
         """Tell the control process something that belongs to no call."""
