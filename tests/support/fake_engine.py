@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.hosting.host import HostView
 from comfyserverless.control.metering.book import UsageBook
 from comfyserverless.control.metering.measured import Meter
 from comfyserverless.control.metrics.metrics import Metrics
@@ -37,6 +38,13 @@ class FakeHosting:
     """Stand in for the packs of a server: entries of their classes by name."""
 
     infos: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def host(self) -> FakeHosting:
+        return self
+
+    def view(self) -> HostView:
+        return HostView("none", None, 0, ())
 
     async def object_info(self, files: FolderPaths, class_type: str | None = None) -> Mapping[str, Any]:
         return {name: info for name, info in self.infos.items() if class_type in (None, name)}

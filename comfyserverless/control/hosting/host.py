@@ -14,6 +14,7 @@ import itertools
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ import msgspec
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.hosting.output import HostOutput
 from comfyserverless.control.hosting.plan import has_packs, make_plan
+from comfyserverless.control.views import WorkerView
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
 from comfyserverless.core.config import EngineConfig
@@ -39,6 +41,18 @@ _IMPORT_LIMIT_S = 600.0
 
 NoticeListener = Callable[[Any, InvocationId | None], None]
 RequestListener = Callable[[wire.HostRequest], None]
+
+
+@dataclass(frozen=True, slots=True)
+class HostView:
+    """The node host as operators see it; state: none, starting, loading, ready, busy or lost."""
+
+    state: str
+    pid: int | None
+    restarts: int
+    packs: tuple[PackReport, ...]
+    running: tuple[str, ...] = ()
+    resident_bytes: int = 0
 
 
 class HostDown(CapacityError):
@@ -63,6 +77,7 @@ class PackHost:
         self._output = HostOutput()
         self._send: Callable[[WorkerId, wire.ToWorker], None] = lambda *_: None
         self._kill: Callable[[WorkerId], None] = lambda _: None
+        self._look: Callable[[], WorkerView | None] = lambda: None
         self._listeners: dict[str, list[NoticeListener]] = {}
         self._on_request: RequestListener | None = None
         self._ids = itertools.count()
@@ -77,10 +92,22 @@ class PackHost:
         self._watch: asyncio.Task[None] | None = None
 
     def connect(
-        self, send: Callable[[WorkerId, wire.ToWorker], None], kill: Callable[[WorkerId], None]
+        self,
+        send: Callable[[WorkerId, wire.ToWorker], None],
+        kill: Callable[[WorkerId], None],
+        look: Callable[[], WorkerView | None],
     ) -> None:
-        """Say how to reach the host, and how to end it."""
-        self._send, self._kill = send, kill
+        """Say how to reach the host, how to end it, and how its process is."""
+        self._send, self._kill, self._look = send, kill, look
+
+    def view(self) -> HostView:
+        """Describe the host to operators."""
+        process = self._look()
+        if not self.is_wanted or process is None:
+            return HostView("none", None, 0, ())
+        packs = self.catalog.packs if self.catalog else ()
+        state = "loading" if process.state in ("ready", "busy") and not self._loaded.is_set() else process.state
+        return HostView(state, process.pid, process.restarts, packs, process.running, process.resident_bytes)
 
     async def start(self) -> None:
         """Listen for what the host prints, and watch over its loading."""

@@ -72,7 +72,7 @@ class WorkerPool:
         self._watch: asyncio.Task[None] | None = None
         self._is_stopping = False
         if host is not None:
-            host.connect(self._links.send, self._processes.kill)
+            host.connect(self._links.send, self._processes.kill, self._view_host)
 
     @property
     def slot_count(self) -> int:
@@ -180,6 +180,10 @@ class WorkerPool:
                 extra = {"worker": worker, "invocation": invocation}
                 log.warning("worker %s does not end cancelled %s; killing it", worker, invocation, extra=extra)
                 self._processes.kill(worker)
+
+    def _view_host(self) -> WorkerView | None:
+        host = self._processes.host
+        return None if host is None else self._view(host)
 
     def _view(self, slot: Slot) -> WorkerView:
         joined = self._joined.get(slot.worker) if slot.worker else None

@@ -132,10 +132,16 @@ async def show_workers(request: web.Request) -> web.Response:
     {resident_layers, host_layers, disk_layers, made_layers, host_bytes, disk_bytes, evicted_layers,
     fetched_tensors, fetched_bytes}, models: [{name, kind, variant, layers, resident: [[first, end], ...],
     empty: [[first, end], ...], prefix, is_in_use, total_bytes, resident_bytes}, ...], more_models, link_s}; the
-    models come the most recently used first. This route is ours, not ComfyUI's.
+    models come the most recently used first. `node_host` is the process of the custom node packs: {state (none,
+    starting, loading, ready, busy, lost), pid, restarts, packs: [{name, path, seconds, error, classes, missing,
+    web_name, web_folder}, ...], running, resident_bytes}. This route is ours, not ComfyUI's.
     """
     return json_response(
-        {"workers": shown_workers(request), "recovery": asdict(request.app[ENGINE].recovery())}
+        {
+            "workers": shown_workers(request),
+            "node_host": shown_host(request),
+            "recovery": asdict(request.app[ENGINE].recovery()),
+        }
     )
 
 
@@ -147,6 +153,15 @@ def shown_workers(request: web.Request) -> list[dict[str, Any]]:
             view["running"] = [each for each in view["running"] if _is_own(request, each)]
             view["memory"] = None
     return views
+
+
+def shown_host(request: web.Request) -> dict[str, Any]:
+    """Return the node host as the sender of a request may see it: where packs lie is for operators."""
+    view: dict[str, Any] = msgspec.to_builtins(request.app[ENGINE].hosting.host.view())
+    if not identity_of(request).is_operator:
+        view["running"] = [each for each in view["running"] if _is_own(request, each)]
+        view["packs"] = [{**pack, "path": "", "web_folder": ""} for pack in view["packs"]]
+    return view
 
 
 def _is_own(request: web.Request, invocation: str) -> bool:
