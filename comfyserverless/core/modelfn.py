@@ -76,6 +76,7 @@ def _ports(words: str) -> tuple[Port, ...]:
 #               there is nothing to do): `steps` is void
 #   guide       how more than two sides are put together: {mode, middle: CONDITIONING, scale: float}, or None
 #   options     settings of the sampler by name; `shares`: levels among them, by their share of the way
+#   operation   of latent.operate: its name; settings: its keyword arguments
 #   sigmas      [N] float32: the levels to walk; None: chosen by scheduler, steps and denoise
 #   estimate    what the last step said of the clean latent, as samples; None unless keeps_estimate is true
 #   upcoming    the evaluation that follows in a dynamic walk; None at its end, and in all other walks
@@ -180,6 +181,7 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec("sigmas.shape", "cpu", "shape sigmas settings", "sigmas"),
             _spec("sigmas.split", "cpu", "sigmas step", "high low"),
             _spec("sigmas.set", "cpu", "sigmas first", "sigmas"),
+            _spec("latent.operate", "cpu", "samples operation settings", "samples"),
             _spec("latent.noise", "gpu", "model samples batch_index sigmas seed", "samples"),
             _spec("cond.average", "cpu", "to origin to_pooled origin_pooled strength", "cond pooled"),
             _spec("cond.concat", "cpu", "to origin", "cond"),

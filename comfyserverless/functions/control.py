@@ -17,9 +17,9 @@ from comfyserverless.functions.guided import (
     Point,
     guidance_of,
     model_inputs,
-    parametrization_of,
     point_of,
 )
+from comfyserverless.functions.patching.subject import take_diffusion
 from comfyserverless.sampling.guidance import Batch, fit_batch
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn, Streamed
 
@@ -41,15 +41,15 @@ class ControlNetRun(ModelFn):
     def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
         """Take the ControlNet, and of the model what shapes its inputs."""
         return {
-            "facts": pool.facts(inputs["model"]),
-            "diffusion": pool.diffusion(inputs["model"]),
+            **take_diffusion(inputs["model"], pool),
             "control_net": pool.controlnet(inputs["control_net"]),
         }
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return residuals by batch index, times strength, for the branch's batches with the application."""
-        guidance = guidance_of(inputs, inputs["state"]["sampler"], inputs["branch"])
-        point = point_of(inputs["state"], parametrization_of(components["facts"]))
+        subject = components["subject"]
+        guidance = guidance_of(inputs, inputs["state"]["sampler"], subject, inputs["branch"])
+        point = point_of(inputs["state"], subject)
         index: int = inputs["application"]
         batches = [batch for batch in point.batches(guidance) if index in batch.controls]
         lengths = {str(batch.index): components["control_net"].residual_count for batch in batches}

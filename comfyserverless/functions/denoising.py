@@ -16,16 +16,19 @@ from torch import Tensor
 from comfyserverless.core.errors import InvariantError
 from comfyserverless.functions.guided import (
     DENOISED,
+    Point,
     denoise,
     denoise_negative,
     describe,
     guidance_of,
-    parametrization_of,
     point_of,
-    to_output_units,
 )
+from comfyserverless.functions.patching.evaluation import PatchedEvaluation, Walk
+from comfyserverless.functions.patching.subject import take_diffusion
 from comfyserverless.functions.preview import encode_preview
-from comfyserverless.sampling.guidance import Branch
+from comfyserverless.models.families.base import DiffusionModel
+from comfyserverless.models.families.units import to_output_units
+from comfyserverless.sampling.guidance import Branch, Estimate, Guidance
 from comfyserverless.sampling.samplers.base import Sampler, UncondSampler
 from comfyserverless.sampling.samplers.registry import find_sampler
 from comfyserverless.sampling.sigmas import walking
@@ -58,7 +61,7 @@ class DenoiseStep(ModelFn):
 
     def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
         """Take the diffusion model."""
-        components = {"facts": pool.facts(inputs["model"]), "diffusion": pool.diffusion(inputs["model"])}
+        components = take_diffusion(inputs["model"], pool)
         if inputs["preview"] == PREVIEW_LATENT2RGB:
             components["colours"] = pool.colours(inputs["model"])
         return components
@@ -70,12 +73,12 @@ class DenoiseStep(ModelFn):
         Raises InvariantError if residuals or the negative of one evaluation are given for a step of several.
         """
         state, residuals, uncond = inputs["state"], inputs["residuals"], inputs["uncond"]
-        parametrization, sampler = parametrization_of(components["facts"]), find_sampler(state["sampler"])
-        guidance = guidance_of(inputs, state["sampler"], "both" if uncond is None else "positive")
+        subject, sampler = components["subject"], find_sampler(state["sampler"])
+        guidance = guidance_of(inputs, state["sampler"], subject, "both" if uncond is None else "positive")
         step = state["walk"]["step"]
         while True:
-            point = point_of(state, parametrization)
-            estimate = denoise(point, guidance, components["diffusion"], residuals, uncond)
+            point = point_of(state, subject)
+            estimate, state = _estimate(state, point, guidance, components["diffusion"], (residuals, uncond))
             denoised = estimate.denoised
             if point.kept is not None:
                 denoised = point.kept.after(denoised)
@@ -87,14 +90,31 @@ class DenoiseStep(ModelFn):
                 raise InvariantError(f"step {step} has several evaluations, and what was made for one")
         preview = None
         if "colours" in components:
-            samples = to_output_units(denoised, components["facts"])
+            samples = to_output_units(denoised, subject.facts)
             preview = encode_preview(components["colours"].latent_to_rgb(samples))
         evaluation = sampler.upcoming(state["walk"])
         upcoming = None
         if evaluation is not None:
-            guidance = guidance_of(inputs, state["sampler"])
-            upcoming = describe(evaluation, guidance, parametrization, point.x.shape[-2:])
+            guidance = guidance_of(inputs, state["sampler"], subject)
+            upcoming = describe(evaluation, guidance, subject.parametrization, point.x.shape[-2:])
         return {"state": state, "preview": preview, "upcoming": upcoming}
+
+
+def _estimate(
+    state: Mapping[str, Any], point: Point, guidance: Guidance, diffusion: DiffusionModel, made: tuple[Any, Any]
+) -> tuple[Estimate, Mapping[str, Any]]:
+    """Evaluate; return the estimate, and the state with what patches remember of it.
+
+    made: residuals and the negative's estimate that were made elsewhere.
+    """
+    residuals, uncond = made
+    if point.subject.options is None:
+        return denoise(point, guidance, diffusion, residuals, uncond), state
+    memory = {name: dict(kept) for name, kept in state.get("memory", {}).items()}
+    walk = Walk(state["walk"]["sigmas"], memory)
+    evaluation = PatchedEvaluation(point, guidance, diffusion, residuals, walk)
+    estimate = evaluation.estimate(None if uncond is None else uncond[DENOISED][0])
+    return estimate, {**state, "memory": memory} if memory else state
 
 
 def _advance(
@@ -130,7 +150,7 @@ class DenoiseNegative(ModelFn):
 
     def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
         """Take the diffusion model."""
-        return {"facts": pool.facts(inputs["model"]), "diffusion": pool.diffusion(inputs["model"])}
+        return take_diffusion(inputs["model"], pool)
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return the estimate of the clean latent, [B, C, h, w]."""
@@ -140,10 +160,14 @@ class DenoiseNegative(ModelFn):
     def _make(
         self, components: Mapping[str, Any], inputs: Mapping[str, Any]
     ) -> Iterator[tuple[str, int, Tensor]]:
-        state = inputs["state"]
-        guidance = guidance_of(inputs, state["sampler"], "negative")
-        point = point_of(state, parametrization_of(components["facts"]))
-        yield DENOISED, 0, denoise_negative(point, guidance, components["diffusion"], inputs["residuals"])
+        state, subject, diffusion = inputs["state"], components["subject"], components["diffusion"]
+        guidance = guidance_of(inputs, state["sampler"], subject, "negative")
+        point, residuals = point_of(state, subject), inputs["residuals"]
+        if subject.options is None:
+            yield DENOISED, 0, denoise_negative(point, guidance, diffusion, residuals)
+        else:
+            walk = Walk(state["walk"]["sigmas"], {})
+            yield DENOISED, 0, PatchedEvaluation(point, guidance, diffusion, residuals, walk).negative()
 
 
 class DenoiseWeigh(ModelFn):
@@ -160,7 +184,7 @@ class DenoiseWeigh(ModelFn):
 
     def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
         """Take the diffusion model."""
-        return {"facts": pool.facts(inputs["model"]), "diffusion": pool.diffusion(inputs["model"])}
+        return take_diffusion(inputs["model"], pool)
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return the seconds of both, the least of a few."""
@@ -173,10 +197,10 @@ class DenoiseWeigh(ModelFn):
 
     @torch.no_grad()
     def _measure_s(self, components: Mapping[str, Any], inputs: Mapping[str, Any], branch: Branch) -> float:
-        state, begin_s = inputs["state"], time.perf_counter()
-        point = point_of(state, parametrization_of(components["facts"]))
-        guidance = guidance_of(inputs, state["sampler"], branch)
+        state, subject, begin_s = inputs["state"], components["subject"], time.perf_counter()
+        point = point_of(state, subject)
+        guidance = guidance_of(inputs, state["sampler"], subject, branch)
         uncond = None if branch == "both" else {DENOISED: [point.x]}
-        estimate = denoise(point, guidance, components["diffusion"], [], uncond)
+        estimate, _ = _estimate(state, point, guidance, components["diffusion"], ([], uncond))
         estimate.denoised.sum().item()  # waits for the device
         return time.perf_counter() - begin_s

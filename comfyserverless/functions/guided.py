@@ -12,13 +12,16 @@ or, where there is nothing to walk, {samples: the result, in output latent units
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from comfyserverless.functions.patching.subject import Subject
+from comfyserverless.functions.patching.view import mask_at
 from comfyserverless.models.families.base import DiffusionModel, ModelFacts
+from comfyserverless.models.families.units import to_model_units
 from comfyserverless.sampling.guidance import (
     NEGATIVE,
     POSITIVE,
@@ -35,7 +38,7 @@ from comfyserverless.sampling.guidance import (
 )
 from comfyserverless.sampling.inpainting import inpainting_input
 from comfyserverless.sampling.masking import KeptPart
-from comfyserverless.sampling.parametrization import Parametrization, discrete_parametrization
+from comfyserverless.sampling.parametrization import Parametrization
 from comfyserverless.sampling.samplers.base import Evaluation, UncondSampler
 from comfyserverless.sampling.samplers.registry import find_sampler
 
@@ -56,14 +59,20 @@ where it does not act."""
 class Point:
     """Where a walk is to be evaluated next: the latent [B, C, h, w] and its 0-dimensional level.
 
-    kept: of a masked image, at this level; x holds it already. whole: as it is at the start of the walk.
+    subject: the model. kept: of a masked image, at this level; x holds it already. whole: as it is at the start
+    of the walk.
     """
 
     x: Tensor
     sigma: Tensor
-    parametrization: Parametrization
+    subject: Subject
     kept: KeptPart | None = None
     whole: KeptPart | None = None
+
+    @property
+    def parametrization(self) -> Parametrization:
+        """Return the noise process of the model."""
+        return self.subject.parametrization
 
     def batches(self, guidance: Guidance) -> list[Batch]:
         """Plan the model calls of this evaluation."""
@@ -83,33 +92,14 @@ class ModelInputs:
     adm: Tensor | None
 
 
-def parametrization_of(facts: ModelFacts) -> Parametrization:
-    """Return the noise process of a model."""
-    return discrete_parametrization(facts.prediction)
-
-
-def to_model_units(samples: Tensor, facts: ModelFacts) -> Tensor:
-    """Shift and scale a latent for the model; an empty one stays empty, whatever the shift is."""
-    if torch.count_nonzero(samples) == 0:
-        return samples
-    shifted = samples - facts.shift_factor if facts.shift_factor else samples
-    return shifted * facts.scale_factor
-
-
-def to_output_units(x: Tensor, facts: ModelFacts) -> Tensor:
-    """Return a latent of the model in the units that a graph's LATENT holds."""
-    samples = x / facts.scale_factor
-    return samples + facts.shift_factor if facts.shift_factor else samples
-
-
-def guidance_of(inputs: Mapping[str, Any], sampler: str, branch: Branch = "both") -> Guidance:
+def guidance_of(inputs: Mapping[str, Any], sampler: str, subject: Subject, branch: Branch = "both") -> Guidance:
     """Return what guides an evaluation, or a branch of it, from the ports that all sampling functions share."""
     return Guidance(
         inputs["positive"],
         inputs["negative"],
         inputs["cfg"],
         inputs["applications"],
-        needs_negative=isinstance(find_sampler(sampler), UncondSampler),
+        needs_negative=subject.needs_negative or isinstance(find_sampler(sampler), UncondSampler),
         branch=branch,
         **(inputs["guide"] or {}),
     )
@@ -141,14 +131,17 @@ def describe(
     }
 
 
-def point_of(state: Mapping[str, Any], parametrization: Parametrization) -> Point:
+def point_of(state: Mapping[str, Any], subject: Subject) -> Point:
     """Return the point that a state's walk asks for, with the kept part of a masked image put in."""
     x, sigma = find_sampler(state["sampler"]).query(state["walk"])
     if "mask" not in state:
-        return Point(x, sigma, parametrization)
+        return Point(x, sigma, subject)
+    parametrization = subject.parametrization
     whole = KeptPart(**state["mask"])
     kept = whole.at(sigma, parametrization)
-    return Point(kept.before(x, sigma, parametrization), sigma, parametrization, kept, whole)
+    if subject.options is not None and "denoise_mask_function" in subject.options:
+        kept = replace(kept, mask=mask_at(sigma, kept.mask, state["walk"]["sigmas"], subject))
+    return Point(kept.before(x, sigma, parametrization), sigma, subject, kept, whole)
 
 
 def model_inputs(point: Point, batch: Batch, diffusion: DiffusionModel) -> ModelInputs:
@@ -157,10 +150,11 @@ def model_inputs(point: Point, batch: Batch, diffusion: DiffusionModel) -> Model
     count = len(batch.entries) * x.shape[0]
     x_in = batch.stack(point.parametrization.calculate_input(sigma, x))
     timesteps = point.parametrization.timestep(sigma).to(x.device).expand(count)
-    return ModelInputs(x_in, timesteps, batch.context(x.shape[0]), _adm(batch, x, diffusion))
+    return ModelInputs(x_in, timesteps, batch.context(x.shape[0]), adm_of(batch, x, diffusion))
 
 
-def _adm(batch: Batch, x: Tensor, diffusion: DiffusionModel) -> Tensor | None:
+def adm_of(batch: Batch, x: Tensor, diffusion: DiffusionModel) -> Tensor | None:
+    """Stack the vector conditions of a batch's entries for a latent x, None if the family has none."""
     height_px, width_px = x.shape[-2] * LATENT_CELL_PX, x.shape[-1] * LATENT_CELL_PX
     vectors: list[Tensor] = []
     for entry in batch.entries:
@@ -196,24 +190,25 @@ def _evaluate(point: Point, guidance: Guidance, diffusion: DiffusionModel, resid
     for batch in point.batches(guidance):
         inputs = model_inputs(point, batch, diffusion)
         added = _chain_residuals(batch, residuals)
-        x_in = _with_kept(inputs.x_in, point, batch, diffusion.facts)
+        extra = kept_input(point.x, point.whole, batch, point.subject.facts)
+        x_in = inputs.x_in if extra is None else torch.cat((inputs.x_in, extra.to(inputs.x_in)), 1)
         output = diffusion.predict(x_in, inputs.timesteps, inputs.context, inputs.adm, added)
         x = batch.stack(point.x)
         outputs.append((batch, point.parametrization.calculate_denoised(point.sigma, output.to(x), x)))
     return outputs
 
 
-def _with_kept(x_in: Tensor, point: Point, batch: Batch, facts: ModelFacts) -> Tensor:
-    """Add what inpainting models take beside the latent, which nothing else sees."""
+def kept_input(x: Tensor, whole: KeptPart | None, batch: Batch, facts: ModelFacts) -> Tensor | None:
+    """Stack what inpainting models take beside a latent x, which nothing else sees; None for other models."""
     if not facts.is_inpainting:
-        return x_in
+        return None
     extra = [
         entry.region.crop(
-            inpainting_input(point.x, entry.options, point.whole, lambda latent: to_model_units(latent, facts))
+            inpainting_input(x, entry.options, whole, lambda latent: to_model_units(latent, facts))
         )
         for entry in batch.entries
     ]
-    return torch.cat((x_in, torch.cat(extra).to(x_in)), 1)
+    return torch.cat(extra)
 
 
 class ChainedResiduals(Sequence[Tensor]):

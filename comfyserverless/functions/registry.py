@@ -82,6 +82,7 @@ from comfyserverless.functions.mask import (
     MaskThreshold,
     MaskToImage,
 )
+from comfyserverless.functions.patching.builtin.operations import LatentOperate
 from comfyserverless.functions.sample import SampleBegin, SampleEnd
 from comfyserverless.functions.text import TextEncode
 from comfyserverless.functions.texts.patterns import TextExtract, TextMatch, TextSubstitute
@@ -139,6 +140,7 @@ FUNCTIONS: Mapping[str, ModelFn] = MappingProxyType(
             SigmasShape(),
             SigmasSplit(),
             SigmasSet(),
+            LatentOperate(),
             LatentNoise(),
             CondAverage(),
             CondConcat(),

@@ -10,17 +10,12 @@ from torch import Tensor
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import DIFFERENTIAL_DIFFUSION, ModelRef
-from comfyserverless.functions.guided import (
-    describe,
-    guidance_of,
-    parametrization_of,
-    to_model_units,
-    to_output_units,
-)
+from comfyserverless.functions.guided import describe, guidance_of
+from comfyserverless.functions.patching.subject import Subject, take_subject
 from comfyserverless.models.families.base import ModelFacts
+from comfyserverless.models.families.units import to_model_units, to_output_units
 from comfyserverless.sampling.masking import gradual_change, latent_mask
 from comfyserverless.sampling.noise import starting_noise
-from comfyserverless.sampling.parametrization import Parametrization
 from comfyserverless.sampling.samplers.base import Sampler
 from comfyserverless.sampling.samplers.registry import find_sampler
 from comfyserverless.sampling.sigmas import WalkRequest, check_walk, walk_sigmas, walking
@@ -61,7 +56,7 @@ class SampleBegin(ModelFn):
 
     def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
         """Read the facts of the model; no weights."""
-        return {"facts": pool.facts(inputs["model"])}
+        return take_subject(inputs["model"], pool)
 
     @torch.no_grad()
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
@@ -73,8 +68,9 @@ class SampleBegin(ModelFn):
         Raises PromptError for an unknown sampler or scheduler, levels that cannot be walked, or a latent of
         another family.
         """
-        facts: ModelFacts = components["facts"]
-        parametrization, sampler = parametrization_of(facts), find_sampler(inputs["sampler"])
+        subject: Subject = components["subject"]
+        facts, parametrization = subject.facts, subject.parametrization
+        sampler = find_sampler(inputs["sampler"])
         samples = _fit_channels(inputs["latent"]["samples"], facts)
         if inputs["sigmas"] is None:
             sigmas = walk_sigmas(parametrization, _walk_request(sampler, inputs))
@@ -105,7 +101,7 @@ class SampleBegin(ModelFn):
                 state["original"] = samples
             else:
                 state["mask"]["change"] = gradual_change(strength, sigmas, parametrization)
-        return {"state": state, "plan": _plan(inputs, parametrization, sampler, sigmas, options)}
+        return {"state": state, "plan": _plan(inputs, subject, sampler, sigmas, options)}
 
 
 class SampleEnd(ModelFn):
@@ -122,7 +118,7 @@ class SampleEnd(ModelFn):
 
     def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
         """Read the facts of the model; no weights."""
-        return {"facts": pool.facts(inputs["model"])}
+        return take_subject(inputs["model"], pool)
 
     @torch.no_grad()
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
@@ -132,12 +128,13 @@ class SampleEnd(ModelFn):
         the walk kept it; else None. What a mask keeps wholly is the original to the last bit, if the walk ends
         without noise: there samplers come back to it but for rounding.
         """
-        state, facts = inputs["state"], components["facts"]
+        state, subject = inputs["state"], components["subject"]
+        facts = subject.facts
         if "samples" in state:
             return {"samples": state["samples"], "estimate": None}
         walk, sampler = state["walk"], find_sampler(state["sampler"])
         last = walk["sigmas"][-1]
-        x = parametrization_of(facts).remove_noise_scale(torch.tensor(last), sampler.result(walk))
+        x = subject.parametrization.remove_noise_scale(torch.tensor(last), sampler.result(walk))
         samples = to_output_units(x.float(), facts)
         if "original" in state and last == 0 and not sampler.ends_above_zero:
             samples = torch.where(state["mask"]["mask"] == 0, state["original"], samples)
@@ -183,13 +180,13 @@ def _walk_request(sampler: Sampler, inputs: Mapping[str, Any]) -> WalkRequest:
 
 def _plan(
     inputs: Mapping[str, Any],
-    parametrization: Parametrization,
+    subject: Subject,
     sampler: Sampler,
     sigmas: Tensor,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """List the evaluations, all or, in a dynamic walk, the first."""
-    guidance = guidance_of(inputs, inputs["sampler"])
+    guidance = guidance_of(inputs, inputs["sampler"], subject)
     with walking(inputs["sampler"]):
         evaluations = sampler.evaluations(sigmas, options)
     shape = inputs["latent"]["samples"].shape
@@ -199,6 +196,6 @@ def _plan(
         "is_dynamic": sampler.is_dynamic,
         "shape": list(shape),
         "evaluations": [
-            describe(evaluation, guidance, parametrization, shape[-2:]) for evaluation in evaluations
+            describe(evaluation, guidance, subject.parametrization, shape[-2:]) for evaluation in evaluations
         ],
     }

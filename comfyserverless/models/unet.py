@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,6 +11,8 @@ from torch import Tensor
 from comfyserverless.core.errors import PromptError
 from comfyserverless.models.families.base import DiffusionModel, ModelFacts
 from comfyserverless.models.modules import compute_dtype
+from comfyserverless.models.patching.calling import Executor, wrappers_of
+from comfyserverless.models.patching.unet import UnetInputs, run_patched
 from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.resident.order import unet_order
 from comfyserverless.models.resident.residence import Residence
@@ -50,9 +52,12 @@ class UnetModel(DiffusionModel):
         context: Tensor,
         adm: Tensor | None = None,
         residuals: Sequence[Tensor] | None = None,
+        options: MutableMapping[str, Any] | None = None,
     ) -> Tensor:
         """Run the network once (see DiffusionModel.predict)."""
         self._check(x_in, context, adm)
+        if options is not None:
+            return self._predict_patched(UnetInputs(x_in, timesteps, context, adm, residuals), options)
         extra: dict[str, Any] = {}
         if residuals is not None:
             *blocks, middle = defer(residuals)
@@ -66,6 +71,35 @@ class UnetModel(DiffusionModel):
                 return_dict=False,
                 **extra,
             )[0]
+        return output.float()
+
+    def _predict_patched(self, inputs: UnetInputs, options: MutableMapping[str, Any]) -> Tensor:
+        with self._runner.running() as module:
+
+            def forward(
+                x: Tensor,
+                timesteps: Tensor,
+                context: Tensor,
+                y: Tensor | None = None,
+                control: Sequence[Tensor] | None = None,
+                transformer_options: MutableMapping[str, Any] | None = None,
+                **others: Any,
+            ) -> Tensor:
+                given = UnetInputs(x, timesteps, context, y, control)
+                return run_patched(
+                    module, given, options if transformer_options is None else transformer_options
+                )
+
+            output: Tensor = Executor(
+                "DIFFUSION_MODEL", forward, module, wrappers_of("diffusion_model", options)
+            )(
+                self._cast(inputs.x),
+                inputs.timesteps.to(self.device),
+                self._cast(inputs.context),
+                None if inputs.vector is None else self._cast(inputs.vector),
+                inputs.residuals,
+                options,
+            )
         return output.float()
 
     def adm(

@@ -25,6 +25,9 @@ from comfyserverless.nodes.images import changing as image_changing
 from comfyserverless.nodes.images import combining as image_combining
 from comfyserverless.nodes.latents import changing as latent_changing
 from comfyserverless.nodes.merging import merging
+from comfyserverless.nodes.patching import guidance as patching_guidance
+from comfyserverless.nodes.patching import networks as patching_networks
+from comfyserverless.nodes.patching import operations as patching_operations
 from comfyserverless.nodes.tiles import autoencoder as tiled_vae
 from comfyserverless.nodes.tiles import upscaling
 from comfyserverless.nodes.utility import (
@@ -92,6 +95,9 @@ BUILTIN: Declarations = Registry(
         *resizing.NODES,
         *utility_saving.NODES,
         *loops.NODES,
+        *patching_guidance.NODES,
+        *patching_networks.NODES,
+        *patching_operations.NODES,
     )
 )
 """All node classes that this version has."""

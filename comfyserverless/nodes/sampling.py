@@ -23,6 +23,7 @@ from comfyserverless.core.values import ModelRef, Value
 from comfyserverless.graph.declaration import NodeDeclaration, OutputSpec
 from comfyserverless.graph.lowering import Emitted, LoweringContext, NodeResult, StepProgress
 from comfyserverless.nodes.controlnet import distinct_applications, spread_to_negative
+from comfyserverless.nodes.patching.handles import may_split
 from comfyserverless.nodes.specs import combo, number, seed, socket, whole
 from comfyserverless.nodes.taking import (
     Conditioning,
@@ -165,7 +166,7 @@ async def _is_split(ctx: LoweringContext, guided: Guided, plan: Mapping[str, Any
 
     What is not chosen yet is measured, with the prompt that asks first.
     """
-    if guided.guide is not None:
+    if guided.guide is not None or not may_split(guided.model):
         return False
     if ctx.split_guidance != "auto":
         return ctx.split_guidance == "on"

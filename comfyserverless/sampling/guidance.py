@@ -13,7 +13,7 @@ must be seen alike: a side without an entry of that very area gets a copy of the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal
@@ -29,7 +29,7 @@ POSITIVE, NEGATIVE, MIDDLE = 0, 1, 2
 Mode = Literal["cfg", "dual", "dual_nested", "perp_neg"]
 """How the sides are put together; all but `cfg` have a third side, the middle."""
 
-_LISTED: Mapping[Mode, tuple[int, ...]] = MappingProxyType(
+LISTED: Mapping[Mode, tuple[int, ...]] = MappingProxyType(
     {
         "cfg": (POSITIVE, NEGATIVE),
         "dual": (NEGATIVE, MIDDLE, POSITIVE),
@@ -80,7 +80,7 @@ class Guidance:
     def sides(self) -> list[int]:
         """List the sides that are evaluated, in their order."""
         left_out = {"both": None, "positive": NEGATIVE, "negative": POSITIVE}[self.branch]
-        sides = [side for side in _LISTED[self.mode] if side != left_out]
+        sides = [side for side in LISTED[self.mode] if side != left_out]
         return sides if self.uses_negative else [side for side in sides if side != NEGATIVE]
 
 
@@ -156,7 +156,25 @@ def plan_batches(
 
     Within a batch the entry listed last comes first: negatives before positives.
     """
-    waiting = _active_entries(guidance, sigma, parametrization, size)
+    sources = {POSITIVE: guidance.positive, MIDDLE: guidance.middle, NEGATIVE: guidance.negative}
+    sides = Sides(sources, guidance.sides(), guidance.applications)
+    return plan_sides(sides, sigma, parametrization, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Conditionings by side, which of them are evaluated, in their order, and the control applications."""
+
+    sources: Mapping[int, ConditioningValue]
+    listed: Sequence[int]
+    applications: Sequence[Mapping[str, Any]]
+
+
+def plan_sides(
+    sides: Sides, sigma: float, parametrization: Parametrization, size: Sequence[int]
+) -> list[Batch]:
+    """Return the model calls for some sides, as `plan_batches` does for a guidance."""
+    waiting = _active_entries(sides, sigma, parametrization, size)
     batches: list[Batch] = []
     while waiting:
         together = [entry for entry in waiting if _can_share(waiting[0], entry)]
@@ -181,7 +199,29 @@ Outputs = Sequence[tuple[Batch, Tensor]]
 
 
 def combine(guidance: Guidance, outputs: Outputs, x: Tensor, negative: Tensor | None = None) -> Estimate:
-    """Return the estimate; negative: that of the negative, if it was evaluated apart.
+    """Return the estimate; negative: that of the negative, if it was evaluated apart."""
+    positive = average_side(outputs, POSITIVE, x)
+    if not guidance.uses_negative:
+        return Estimate(positive, None)
+    if negative is None:
+        negative = average_side(outputs, NEGATIVE, x)
+    middle = positive if guidance.mode == "cfg" else average_side(outputs, MIDDLE, x)
+    return Estimate(put_together(guidance, positive, negative, middle), negative)
+
+
+Guide = Callable[[Tensor, Tensor, float], Tensor]
+"""Guide from a second estimate to a first one by a scale."""
+
+
+def guide_by_scale(towards: Tensor, away: Tensor, scale: float) -> Tensor:
+    """Return away + (towards - away) * scale."""
+    return away + (towards - away) * scale
+
+
+def put_together(
+    guidance: Guidance, positive: Tensor, negative: Tensor, middle: Tensor, guide: Guide = guide_by_scale
+) -> Tensor:
+    """Return the guided estimate from those of all sides; guide: how the first two are put together.
 
     The averages of both sides, then negative + (positive - negative) * cfg (Ho and Salimans 2022,
     Classifier-Free Diffusion Guidance, equation 6, with cfg = 1 + w). With a middle: `dual` adds the ways from
@@ -190,22 +230,14 @@ def combine(guidance: Guidance, outputs: Outputs, x: Tensor, negative: Tensor | 
     negative is perpendicular to the positive (Armandpour et al. 2023, Perp-Neg, equation 6), seen from the
     middle, the empty prompt.
     """
-    positive = average_side(outputs, POSITIVE, x)
-    if not guidance.uses_negative:
-        return Estimate(positive, None)
-    if negative is None:
-        negative = average_side(outputs, NEGATIVE, x)
     if guidance.mode == "cfg":
-        return Estimate(negative + (positive - negative) * guidance.cfg, negative)
-    middle = average_side(outputs, MIDDLE, x)
+        return guide(positive, negative, guidance.cfg)
     if guidance.mode == "perp_neg":
-        return Estimate(_perp_neg(positive, negative, middle, guidance), negative)
+        return _perp_neg(positive, negative, middle, guidance)
     if guidance.mode == "dual_nested":
-        text = middle + (positive - middle) * guidance.cfg
-        return Estimate(negative + (text - negative) * guidance.scale, negative)
-    return Estimate(
-        negative + (middle - negative) * guidance.scale + (positive - middle) * guidance.cfg, negative
-    )
+        text = guide(positive, middle, guidance.cfg)
+        return negative + (text - negative) * guidance.scale
+    return guide(middle, negative, guidance.scale) + (positive - middle) * guidance.cfg
 
 
 def _perp_neg(positive: Tensor, negative: Tensor, empty: Tensor, guidance: Guidance) -> Tensor:
@@ -247,12 +279,11 @@ class _Listed:
 
 
 def _active_entries(
-    guidance: Guidance, sigma: float, parametrization: Parametrization, size: Sequence[int]
+    sides: Sides, sigma: float, parametrization: Parametrization, size: Sequence[int]
 ) -> list[Entry]:
-    sources = {POSITIVE: guidance.positive, MIDDLE: guidance.middle, NEGATIVE: guidance.negative}
     listed = {
         side: [_Listed(cond, options, find_region(options, size), options) for cond, options in conditioning]
-        for side, conditioning in sources.items()
+        for side, conditioning in sides.sources.items()
     }
     if any(each.region.box is not None for side in listed.values() for each in side):
         for side in listed:
@@ -264,11 +295,11 @@ def _active_entries(
             side,
             each.cond,
             each.options,
-            _chain(each.limits, guidance.applications),
+            _chain(each.limits, sides.applications),
             each.region,
             each.limits.get("strength", 1.0),
         )
-        for side in guidance.sides()
+        for side in sides.listed
         for each in listed[side]
         if is_in_range(each.limits, sigma, parametrization)
     ]

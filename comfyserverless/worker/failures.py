@@ -31,8 +31,12 @@ def type_name(error: BaseException) -> str:
 
 
 def format_frames(error: BaseException, skipped_file: str) -> tuple[str, ...]:
-    """Return the formatted frames of an exception, without the leading ones in `skipped_file`."""
+    """Return the formatted frames of an exception, without the leading ones in `skipped_file`.
+
+    Those that a WorkerError brings follow its own.
+    """
     frames: TracebackType | None = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename == skipped_file:
         frames = frames.tb_next
-    return tuple(traceback.format_tb(frames))
+    brought = error.traceback if isinstance(error, WorkerError) else ()
+    return (*traceback.format_tb(frames), *brought)

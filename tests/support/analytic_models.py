@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ class AnalyticDiffusion(DiffusionModel):
         self.facts = FACTS
         self.device = torch.device("cpu")
         self.calls: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.options: list[MutableMapping[str, Any] | None] = []
 
     def predict(
         self,
@@ -32,8 +33,10 @@ class AnalyticDiffusion(DiffusionModel):
         context: Tensor,
         adm: Tensor | None = None,
         residuals: Sequence[Tensor] | None = None,
+        options: MutableMapping[str, Any] | None = None,
     ) -> Tensor:
         self.calls.append((x_in, timesteps, context))
+        self.options.append(options)
         output = 0.1 * x_in + context.mean(dim=(1, 2)).reshape(-1, 1, 1, 1) / 100
         for index in range(len(residuals or ())):
             output = output + residuals[index]  # type: ignore[index]
@@ -67,7 +70,7 @@ class AnalyticPool:
         self.model = AnalyticDiffusion()
 
     def facts(self, ref: ModelRef) -> ModelFacts:
-        return FACTS
+        return self.model.facts
 
     def diffusion(self, ref: ModelRef) -> DiffusionModel:
         return self.model

@@ -34,7 +34,7 @@ class ImageBlur(HostFn):
         sigma: in units of the radius. Raises PromptError for a radius that reaches over the whole image.
         """
         radius = inputs["radius"]
-        return {"images": _convolve(inputs["images"], _gaussian(radius, inputs["sigma"]), radius)}
+        return {"images": _convolve(inputs["images"], gaussian(radius, inputs["sigma"]), radius)}
 
 
 class ImageSharpen(HostFn):
@@ -47,7 +47,7 @@ class ImageSharpen(HostFn):
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return images with `alpha` times ten of their difference to a blur added, cut off to 0..1."""
         radius = inputs["radius"]
-        kernel = _gaussian(radius, inputs["sigma"]) * -(inputs["alpha"] * _SHARPENING)
+        kernel = gaussian(radius, inputs["sigma"]) * -(inputs["alpha"] * _SHARPENING)
         kernel[radius, radius] = kernel[radius, radius] - kernel.sum() + 1.0
         return {"images": _convolve(inputs["images"], kernel, radius).clamp(0.0, 1.0)}
 
@@ -132,7 +132,7 @@ class ImageMorphology(HostFn):
         return {"images": MORPHOLOGY[inputs["operation"]](x, inputs["size"]).movedim(1, -1)}
 
 
-def _gaussian(radius: int, sigma: float) -> Tensor:
+def gaussian(radius: int, sigma: float) -> Tensor:
     """Return weights [2 radius + 1, 2 radius + 1] that sum to 1."""
     places = torch.linspace(-1, 1, 2 * radius + 1)
     across, down = torch.meshgrid(places, places, indexing="ij")

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from comfyserverless.core.modelfn import Lane
-from comfyserverless.functions.guided import parametrization_of, to_model_units, to_output_units
 from comfyserverless.functions.host import HostFn
+from comfyserverless.functions.patching.subject import take_subject
+from comfyserverless.models.families.units import to_model_units, to_output_units
 from comfyserverless.sampling import levels, schedules
 from comfyserverless.sampling.noise import starting_noise
 from comfyserverless.sampling.parametrization import Parametrization
@@ -27,7 +28,7 @@ class _OfModel(HostFn):
 
     def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
         """Read the facts of the model."""
-        return {"facts": pool.facts(inputs["model"])}
+        return take_subject(inputs["model"], pool)
 
 
 class SigmasSchedule(_OfModel):
@@ -40,7 +41,7 @@ class SigmasSchedule(_OfModel):
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return the levels that a KSampler of this scheduler, steps and denoise walks."""
         request = WalkRequest(inputs["scheduler"], inputs["steps"], inputs["denoise"])
-        return {"sigmas": walk_sigmas(parametrization_of(components["facts"]), request)}
+        return {"sigmas": walk_sigmas(components["subject"].parametrization, request)}
 
 
 class SigmasBeta(_OfModel):
@@ -52,7 +53,7 @@ class SigmasBeta(_OfModel):
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return the levels (see `schedules.beta`)."""
-        parametrization = parametrization_of(components["facts"])
+        parametrization = components["subject"].parametrization
         return {"sigmas": schedules.beta(parametrization, inputs["steps"], inputs["alpha"], inputs["beta"])}
 
 
@@ -67,7 +68,7 @@ class SigmasTurbo(_OfModel):
         """Return so many of the levels at tenths of the way, from the share `denoise` on, and 0."""
         start = _TURBO_STEPS - int(_TURBO_STEPS * inputs["denoise"])
         times = torch.flip(torch.arange(1, _TURBO_STEPS + 1) * 100 - 1, (0,))[start : start + inputs["steps"]]
-        sigmas = parametrization_of(components["facts"]).sigma(times)
+        sigmas = components["subject"].parametrization.sigma(times)
         return {"sigmas": torch.cat([sigmas, sigmas.new_zeros([1])])}
 
 
@@ -80,7 +81,7 @@ class SigmasAtPercent(_OfModel):
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return the level as a number; is_actual: a trained one at both ends, not one beyond them."""
-        parametrization: Parametrization = parametrization_of(components["facts"])
+        parametrization: Parametrization = components["subject"].parametrization
         percent = inputs["percent"]
         if inputs["is_actual"] and percent in (0.0, 1.0):
             return {"sigma": parametrization.sigma_min if percent else parametrization.sigma_max}
@@ -156,12 +157,14 @@ class LatentNoise(_OfModel):
 
         seed: of the noise; None for none. An empty list of levels leaves the latent as it is.
         """
-        samples, sigmas, facts = inputs["samples"], inputs["sigmas"], components["facts"]
+        samples, sigmas, facts = inputs["samples"], inputs["sigmas"], components["subject"].facts
         if not len(sigmas):
             return {"samples": samples}
         level = (sigmas[0] - sigmas[-1]).abs() if len(sigmas) > 1 else sigmas[0]
         noise = torch.zeros_like(samples)
         if inputs["seed"] is not None:
             noise = starting_noise(samples, inputs["seed"], inputs["batch_index"])
-        noisy = parametrization_of(facts).starting_latent(level, noise, to_model_units(samples, facts))
+        noisy = components["subject"].parametrization.starting_latent(
+            level, noise, to_model_units(samples, facts)
+        )
         return {"samples": torch.nan_to_num(to_output_units(noisy, facts), nan=0.0, posinf=0.0, neginf=0.0)}

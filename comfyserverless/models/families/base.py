@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -22,8 +22,10 @@ class ModelFacts:
     """What sampling must know of a model; read from the file's header.
 
     latent_channels: of the latent; in_channels: of the network's input (more than the latent's for inpainting
-    models); scale_factor, shift_factor: network units = (output units - shift) * scale; downscale_px: pixels
-    per latent cell; adm_width: of the vector condition, None without one; context_width: of the text features.
+    models); scale_factor, shift_factor: network units = (output units - shift) * scale; latent_means,
+    latent_stds: by channel, taken off before and divided by after, where a format has them; downscale_px:
+    pixels per latent cell; adm_width: of the vector condition, None without one; context_width: of the text
+    features; model_channels: of a U-Net's finest level, 0 for other networks.
     """
 
     family: str
@@ -35,6 +37,9 @@ class ModelFacts:
     adm_width: int | None = None
     shift_factor: float = 0.0
     downscale_px: int = 8
+    model_channels: int = 0
+    latent_means: tuple[float, ...] = ()
+    latent_stds: tuple[float, ...] = ()
 
     @property
     def inpainting_channels(self) -> int:
@@ -65,14 +70,15 @@ class DiffusionModel(ABC):
         context: Tensor,
         adm: Tensor | None = None,
         residuals: Sequence[Tensor] | None = None,
+        options: MutableMapping[str, Any] | None = None,
     ) -> Tensor:
         """Run the network once.
 
         x_in: [N, in_channels, h, w] already scaled for the network; timesteps: [N]; context: [N, T, width];
         adm: [N, adm_width] where the family has one; residuals: of a ControlNet, input blocks in order, then
-        the middle block, each [N, ...], read as late as possible. Returns the raw output
-        [N, latent_channels, h, w] float32. Inputs are unchanged. Raises PromptError when widths
-        do not fit this model.
+        the middle block, each [N, ...], read as late as possible; options: ComfyUI's transformer_options, with
+        patches, None to run without any. Returns the raw output [N, latent_channels, h, w] float32. Inputs but
+        options are unchanged. Raises PromptError when widths do not fit this model.
         """
 
     @abstractmethod

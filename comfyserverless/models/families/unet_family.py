@@ -44,6 +44,7 @@ class UnetFamily:
             prediction=self.prediction(root, network),
             context_width=layout.context_width,
             adm_width=layout.adm_width,
+            model_channels=layout.level_channels[0],
         )
 
     def load(self, network: Weights, facts: ModelFacts, residence: Residence) -> LoadedUnet:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, Generic, TypeVar
 
 from torch import nn
@@ -91,22 +91,28 @@ class Skeleton(Generic[M]):
     def _tell_at(self, steps: Mapping[str, int]) -> None:
         """Have the modules where layers begin tell the keeper first, when they are called.
 
-        Their `forward` is replaced: a hook of torch's costs three times as much in each call.
+        Their `forward` is replaced: a hook of torch's costs three times as much in each call. Whoever runs the
+        parts of such a module without its forward calls its `begin_layer` before.
         """
         if steps == self._telling:
             return
         for name in self._telling:
-            del self.module.get_submodule(name).__dict__["forward"]
+            told = self.module.get_submodule(name).__dict__
+            del told["forward"], told["begin_layer"]
         for name, number in steps.items():
             module = self.module.get_submodule(name)
             module.__dict__["forward"] = self._entering(number, module.forward)
+            module.__dict__["begin_layer"] = partial(self._enter, number)
         self._telling = steps
+
+    def _enter(self, number: int) -> None:
+        if self._keeper is not None and self._run is not None:
+            self._keeper.enter(self._run, number)
 
     def _entering(self, number: int, forward: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(forward)
         def enter(*inputs: Any, **named: Any) -> Any:
-            if self._keeper is not None and self._run is not None:
-                self._keeper.enter(self._run, number)
+            self._enter(number)
             return forward(*inputs, **named)
 
         return enter

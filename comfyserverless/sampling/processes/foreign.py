@@ -17,15 +17,11 @@ from comfyserverless.sampling.parametrization import Parametrization, broadcast
 
 
 class ForeignParametrization:
-    """A pack's object in the role of a model's noise process."""
+    """A pack's object in the role of a model's noise process; sigmas: empty if it has none."""
 
     def __init__(self, model_sampling: Any) -> None:
         self.model_sampling = model_sampling
-
-    @property
-    def sigmas(self) -> Tensor:
-        """Return the trained levels, [T] float32."""
-        return torch.as_tensor(self.model_sampling.sigmas, dtype=torch.float32)
+        self.sigmas = torch.as_tensor(getattr(model_sampling, "sigmas", ()), dtype=torch.float32)
 
     @property
     def sigma_min(self) -> float:
