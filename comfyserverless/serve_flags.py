@@ -47,15 +47,7 @@ def add_serve_flags(parser: argparse.ArgumentParser) -> None:
     cache.add_argument("--cache-lru", type=values.count, metavar="N", help="keep the N last used node results")
     cache.add_argument("--cache-none", action="store_true", help="keep no node results")
     add("--disable-metadata", action="store_true", help="save pictures without the prompt and workflow")
-    add("--disable-all-custom-nodes", action="store_true", help="load no custom node packs")
-    add(
-        "--whitelist-custom-nodes",
-        nargs="+",
-        action="extend",
-        default=[],
-        metavar="PACK",
-        help="packs that are loaded although --disable-all-custom-nodes is given",
-    )
+    _add_pack_flags(parser)
     _add_worker_flags(parser)
     _add_arena_flags(parser)
     _add_weights_flags(parser)
@@ -79,6 +71,19 @@ def add_serve_flags(parser: argparse.ArgumentParser) -> None:
         help="holds a token with which a monitoring system may read /metrics, and do nothing else",
     )
     add("--log-format", choices=FORMATS, default="text", help="lines for people, or JSON, one object a line")
+
+
+def _add_pack_flags(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--disable-all-custom-nodes", action="store_true", help="load no custom node packs")
+    add(
+        "--whitelist-custom-nodes",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="PACK",
+        help="packs that are loaded although --disable-all-custom-nodes is given",
+    )
 
 
 def _add_worker_flags(parser: argparse.ArgumentParser) -> None:

@@ -290,7 +290,7 @@ class Dispatcher:
         try:
             inputs = values.encode(values.replace_outputs(given, self._resolve))
         except (TypeError, ValueError, OverflowError) as exc:
-            self._refuse(start, exc)
+            asyncio.get_running_loop().call_soon(self.failed, start.worker, _refusal(start.invocation, exc))
             return
         if not start.is_restored:
             self._publications.read(start.invocation, call.spec.callback_needs)
@@ -307,12 +307,6 @@ class Dispatcher:
         if output.invocation in self._results:
             return self._results.value(output)
         return self._publications.find(output)
-
-    def _refuse(self, start: instructions.StartInvocation, error: Exception) -> None:
-        """Fail an invocation whose inputs have no wire form, as if its worker had answered so."""
-        message = f"an input cannot be sent to a worker: {error}"
-        answer = wire.InvocationFailed(start.invocation, type(error).__name__, message, (), wire.Timing())
-        asyncio.get_running_loop().call_soon(self.failed, start.worker, answer)
 
     def _abandon(self, abandon: instructions.AbandonInvocation) -> None:
         call = self._calls[abandon.invocation]
@@ -363,6 +357,12 @@ class Dispatcher:
 
     def _let_in(self, invocations: Sequence[InvocationId]) -> None:
         self._handle(events.RoomAwaited(tuple(invocations), self._clock(), "room"))
+
+
+def _refusal(invocation: InvocationId, error: Exception) -> wire.InvocationFailed:
+    """Answer as a worker would for an invocation whose inputs have no wire form."""
+    message = f"an input cannot be sent to a worker: {error}"
+    return wire.InvocationFailed(invocation, type(error).__name__, message, (), wire.Timing())
 
 
 def _computing(state: SchedulingState) -> int:

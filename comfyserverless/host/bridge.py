@@ -67,7 +67,8 @@ class Bridge(Protocol):
         -> list of output values, computed by the built-in node on the workers, charged to the tenant of the
         call; kind `object_info`: {class_type} -> its entry, {} if there is none; kind `queue`: {} -> {running,
         pending}, lists of [number, prompt id]; kind `interrupt`: {} -> None. Raises
-        InterruptProcessingException if the prompt was stopped meanwhile, RuntimeError with the message of what failed.
+        InterruptProcessingException if the prompt was stopped meanwhile, RuntimeError with the message of
+        what failed.
         """
 
     def progress(
