@@ -76,9 +76,10 @@ class Run:
         return self._plan.homes()
 
     @property
-    def expanded_homes(self) -> Collection[Hashable]:
-        """Return the submitted nodes that were expanded in this run, or nodes that come from them."""
-        return {home for node in self._plan.lineage.nodes if (home := self._plan.home(node)) is not None}
+    def executed_homes(self) -> Collection[Hashable]:
+        """Return the submitted nodes that this run has executed: what they did not add now is out of date."""
+        real = (self._plan.real(node) for node in self._reporter.executed)
+        return {(node.id, node.declaration.name) for node in real}
 
     def interrupt(self) -> None:
         """Stop at the next chance; steps that run already are finished and their results dropped."""

@@ -208,7 +208,7 @@ class Runs:
             self._caches.retain(cache, self._signatures_in_use(record.tenant), run.homes)
             self._hosting.retain(record.tenant, self._plans_of(record.tenant))
             await run.execute()
-            self._caches.drop_added(cache, run.expanded_homes, self._signatures_in_use(record.tenant))
+            self._caches.drop_added(cache, run.executed_homes, self._signatures_in_use(record.tenant))
         except Exception as exc:
             log.exception("prompt %s ended by a fault of the server", record.prompt_id)
             run.end_by_fault(exc)

@@ -26,6 +26,18 @@ def test_classic_cache_drops_what_no_prompt_in_progress_uses() -> None:
     assert cache.get("b") is b
 
 
+def test_added_nodes_are_kept_while_the_node_they_come_from_is_there() -> None:
+    cache = NodeCache("classic")
+    home = ("1", "Loop")
+    added = CachedNode(NodeResult(), (), home=home)
+    cache.put("a", added)
+    assert cache.retain(set(), {home}) == []
+    assert cache.drop_added({home}, {"a"}) == []
+    assert cache.drop_added({home}, set()) == [added]
+    cache.put("a", added)
+    assert cache.retain(set(), {("2", "Loop")}) == [added]
+
+
 def test_replaced_entry_is_returned_so_that_its_pins_can_go() -> None:
     cache = NodeCache("classic")
     old, new = entry("1"), entry("2")

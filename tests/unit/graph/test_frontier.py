@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from comfyserverless.core.errors import InvariantError
 from comfyserverless.core.ids import NodeId
+from comfyserverless.graph.declaration import InputSpec
 from comfyserverless.graph.frontier import Frontier
 from comfyserverless.graph.plan import Link, Plan
 from comfyserverless.graph.validation import validate
@@ -144,3 +145,72 @@ def test_every_needed_node_runs_once_after_all_its_sources(prompt: Prompt, data:
         seen.add(node_id)
     assert set(plan.targets) <= set(order)
     assert not set(order) & (done - set(plan.targets))
+
+
+def test_node_that_waits_for_more_is_handed_out_again_after_it() -> None:
+    lazy = node_class("Lazy", InputSpec("a", "IMAGE", {"lazy": True}), InputSpec("b", "IMAGE"))
+    plan = validate(
+        {"a": EMPTY, "b": EMPTY, "m": node("Lazy", a=["a", 0], b=["b", 0]), "s": save("m")},
+        with_builtin(lazy),
+        FakeCatalog(),
+    ).plan
+    assert plan is not None
+    frontier = Frontier(plan)
+    assert frontier.needed() == ("s", "m", "b"), "a lazy link pulls in nothing"
+    order = [frontier.next()]
+    frontier.complete(NodeId("b"))
+    order.append(frontier.next())
+    assert frontier.wait_for(NodeId("m"), [NodeId("a"), NodeId("b")]) == ["a"]
+    frontier.validate()
+    order += run(frontier)
+    assert order == ["b", "m", "a", "m", "s"]
+
+
+def test_node_that_goes_on_by_itself_lets_others_pass() -> None:
+    frontier = Frontier(plan_of({"a": EMPTY, "b": EMPTY, "s": save("a"), "t": save("b")}))
+    assert frontier.next() == "a"
+    frontier.set_aside(NodeId("a"))
+    assert frontier.next() == "b"
+    frontier.complete(NodeId("b"))
+    assert frontier.next() == "t"
+    frontier.complete(NodeId("t"))
+    assert (frontier.next(), frontier.is_finished(), frontier.stuck()) == (None, False, [])
+    frontier.bring_back(NodeId("a"))
+    assert run(frontier) == ["a", "s"]
+
+
+def test_coroutine_goes_before_what_feeds_an_output() -> None:
+    slow = node_class("Slow", is_async=True)
+    plan = validate(
+        {
+            "a": EMPTY,
+            "s": save("a"),
+            "z": node("Slow"),
+            "m": node("Mix", a=["z", 0], b=["a", 0]),
+            "t": save("m"),
+        },
+        with_builtin(MIX, slow),
+        FakeCatalog(),
+    ).plan
+    assert plan is not None
+    assert run(Frontier(plan))[0] == "z"
+
+
+def test_nodes_that_wait_for_each_other_are_named_without_those_behind_them() -> None:
+    frontier = Frontier(plan_of({"a": EMPTY, "m": node("Mix", a=["a", 0], b=["a", 0]), "s": save("m")}))
+    assert frontier.next() == "a"
+    frontier.wait_for(NodeId("a"), [NodeId("m")])
+    assert (frontier.next(), frontier.is_finished()) == (None, False)
+    assert frontier.stuck() == ["m", "a"]
+
+
+def test_rank_of_a_ready_node_rises_with_an_output_that_is_added() -> None:
+    plan = plan_of(
+        {"a": EMPTY, "s": save("a"), "b": EMPTY, "i": node("ImageInvert", image=["b", 0]), "t": save("i")}
+        | {"c": EMPTY, "u": save("c")}
+    )
+    growing = Plan(plan.nodes, (NodeId("s"), NodeId("i")), plan.prompt)
+    frontier = Frontier(growing)
+    assert frontier.add([NodeId("t")]) == ["t"]
+    frontier.validate()
+    assert run(frontier) == ["a", "s", "b", "i", "t"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from comfyserverless.control.views import (
+    NodeOrigin,
     NodesCached,
     RunFailed,
     RunInterrupted,
@@ -153,3 +154,12 @@ def test_preview_is_the_best_item(ui: dict[str, list[Any]], count: int, chosen: 
     else:
         assert chosen.items() <= job["preview_output"].items()
         assert job["preview_output"]["nodeId"] == "2"
+
+
+def test_history_says_where_outputs_of_added_nodes_belong() -> None:
+    record = ended(n2={"text": ["a"]}, n9={"text": ["b"]})
+    record.origins = {NodeId("9"): NodeOrigin(NodeId("5"), NodeId("8"), NodeId("2"))}
+    assert history_record(record)["meta"] == {
+        "2": {"node_id": "2", "display_node": "2", "parent_node": None, "real_node_id": "2"},
+        "9": {"node_id": "9", "display_node": "5", "parent_node": "8", "real_node_id": "2"},
+    }

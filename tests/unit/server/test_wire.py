@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from comfyserverless.control.views import (
+    NodeBlocked,
     NodeExecuted,
     NodeFinished,
+    NodeOrigin,
     NodePreview,
     NodeProgress,
     NodesCached,
     NodeStarted,
+    NodeText,
     Notice,
     QueueChanged,
     RunEnded,
@@ -246,3 +249,59 @@ def test_equal_prompt_ids_of_two_tenants_are_never_mixed() -> None:
     later = translator.translate(NodeStarted(*alice, NodeId("c")))
     states = [message.data["nodes"] for message in later if message.type == "progress_state"]
     assert [set(nodes) for nodes in states] == [{"a", "c"}]
+
+
+ORIGIN = NodeOrigin(display=NodeId("5"), parent=NodeId("2.0.0.1"), real=NodeId("2"))
+ADDED = NodeId("2.0.0.7")
+
+
+def test_added_node_is_told_with_where_it_belongs() -> None:
+    translator = Translator()
+    common = (RUN, DEFAULT_TENANT, "c1")
+    notices: list[Notice] = [
+        NodeStarted(*common, ADDED, origin=ORIGIN),
+        NodeProgress(*common, ADDED, 1, 2, origin=ORIGIN),
+        NodePreview(*common, ADDED, JPEG, origin=ORIGIN),
+        NodeExecuted(*common, ADDED, {"text": ["a"]}, origin=ORIGIN),
+    ]
+    sent = {message.type: message.data for message in replay(translator, notices)}
+    assert sent["executing"] == {"node": ADDED, "display_node": "5", "prompt_id": RUN}
+    assert sent["executed"]["display_node"] == "5"
+    assert sent["progress"]["node"] == ADDED
+    for state in (sent["progress_state"]["nodes"][ADDED], sent["preview_with_metadata"]):
+        assert (state["node_id"], state["display_node_id"]) == (ADDED, "5")
+        assert (state["parent_node_id"], state["real_node_id"]) == ("2.0.0.1", "2")
+
+
+def test_blocked_node_is_an_execution_error_without_a_time() -> None:
+    common = (RUN, DEFAULT_TENANT, "c1")
+    blocked = NodeBlocked(*common, ADDED, "Save", "no picture", (NodeId("1"),), origin=ORIGIN)
+    (message,) = Translator().translate(blocked)
+    assert message.type == "execution_error"
+    assert "no picture" in message.data["exception_message"]
+    assert message.data | {"exception_message": ""} == {
+        "prompt_id": RUN,
+        "node_id": "2",
+        "node_type": "Save",
+        "executed": ["1"],
+        "exception_message": "",
+        "exception_type": "ExecutionBlocked",
+        "traceback": [],
+        "current_inputs": [],
+        "current_outputs": [],
+    }
+    nobody = NodeBlocked(RUN, DEFAULT_TENANT, None, NodeId("2"), "Save", "no picture", ())
+    assert Translator().translate(nobody) == []
+
+
+def test_text_of_a_node_is_a_binary_frame_with_its_id() -> None:
+    (message,) = Translator().translate(NodeText(RUN, DEFAULT_TENANT, "c1", NodeId("3"), "half \u00e4"))
+    assert message.frame() == struct.pack(">II", 3, 1) + b"3" + "half \u00e4".encode()
+
+
+def test_preview_may_be_a_png() -> None:
+    png = b"\x89PNG and so on"
+    sent = Translator().translate(NodePreview(RUN, DEFAULT_TENANT, "c1", NodeId("3"), png))
+    frames = {message.type: message for message in sent}
+    assert frames["preview"].frame() == struct.pack(">II", 1, 2) + png
+    assert frames["preview_with_metadata"].data["image_type"] == "image/png"

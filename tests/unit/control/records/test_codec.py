@@ -15,7 +15,7 @@ from comfyserverless.control.records.codec import (
     encode_result,
     workflow_id,
 )
-from comfyserverless.control.views import NodesCached, RunFailed, RunInterrupted, RunStarted
+from comfyserverless.control.views import NodeOrigin, NodesCached, RunFailed, RunInterrupted, RunStarted
 from comfyserverless.core.ids import DEFAULT_TENANT, NodeId
 from tests.support.records import waiting
 
@@ -52,6 +52,13 @@ def test_every_kind_of_message_comes_back_with_its_type() -> None:
     ]
     decode_result(encode_result(record), empty)
     assert (empty.messages, empty.outputs) == (record.messages, record.outputs)
+
+
+def test_origins_of_added_nodes_come_back() -> None:
+    record, empty = waiting("a"), waiting("a")
+    record.origins = {NodeId("9"): NodeOrigin(NodeId("5"), NodeId("8"), NodeId("2"))}
+    decode_result(encode_result(record), empty)
+    assert empty.origins == record.origins
 
 
 @pytest.mark.parametrize("extra", [{}, {"extra_pnginfo": None}, {"extra_pnginfo": {"workflow": {"id": 3}}}])
