@@ -105,7 +105,8 @@ class Catalog(msgspec.Struct, frozen=True):
     """What the packs bring. classes: descriptions (see `NodeInfo`) by class name.
 
     http: unix socket on which the host serves the routes; empty if there are none. web_folders: /extensions
-    name -> absolute folder, those that packs added by hand too.
+    name -> absolute folder, those that packs added by hand too. replacements: of renamed classes, shaped as
+    `/node_replacements`.
     """
 
     packs: tuple[PackReport, ...]
@@ -114,6 +115,7 @@ class Catalog(msgspec.Struct, frozen=True):
     http: str = ""
     web_folders: dict[str, str] = {}
     has_prompt_handlers: bool = False
+    replacements: dict[str, list[dict[str, Any]]] = {}
 
 
 class InputInfo(msgspec.Struct, frozen=True):

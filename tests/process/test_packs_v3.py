@@ -79,6 +79,11 @@ async def test_async_nodes_run_and_defaults_of_the_method_hold(v3: RunningServer
     assert shown(result) == ["103"]
 
 
+async def test_class_that_has_a_new_name_is_found_by_its_old_one(v3: RunningServer) -> None:
+    graph = {"1": node("V3OldAdd", a=1, b=4), "9": node("V3Reports", value=["1", 0])}
+    assert shown(await run(v3, graph)) == ["5"]
+
+
 async def test_validator_refuses_in_its_own_words_and_takes_over_its_input(v3: RunningServer) -> None:
     graph = {"1": node("V3Checked", even=3, kind="a"), "9": node("V3Reports", value=["1", 0])}
     answer = await refused(v3, graph)

@@ -27,6 +27,7 @@ from comfyserverless.control.views import (
     TenantUsage,
     WorkerView,
 )
+from comfyserverless.core.hosting import Catalog, NodeInfo
 from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
 from comfyserverless.scheduling.state import SchedulingConfig, SchedulingState
 
@@ -35,9 +36,14 @@ ACTIVE = (RunStatus.PENDING, RunStatus.RUNNING)
 
 @dataclass(slots=True)
 class FakeHosting:
-    """Stand in for the packs of a server: entries of their classes by name."""
+    """Stand in for the packs of a server: entries of their classes by name, and which were renamed."""
 
     infos: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    replacements: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    async def loaded(self) -> Catalog:
+        classes = {name: NodeInfo(name, (), (), {}, dict(info)) for name, info in self.infos.items()}
+        return Catalog((), classes, replacements=self.replacements)
 
     @property
     def host(self) -> FakeHosting:

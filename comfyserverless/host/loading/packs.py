@@ -7,9 +7,7 @@ Before each, `begin` is told its name, so that it is known whose code ended the 
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
-import inspect
 import logging
 import os
 import sys
@@ -22,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 from comfyserverless.core.hosting import HostPlan, PackReport
+from comfyserverless.host.api.extension import ENTRYPOINT, load_nodes
 from comfyserverless.host.contract import ClassEntry
 from comfyserverless.host.loading.registry import ClassRegistry
 from comfyserverless.host.loading.requirements import missing_requirements, pip_line
@@ -115,8 +114,8 @@ class PackLoader:
         if mappings is not None:
             names = getattr(module, "NODE_DISPLAY_NAME_MAPPINGS", None) or {}
             self._register(pack, mappings, names)
-        elif hasattr(module, "comfy_entrypoint"):
-            self._register(pack, _v3_classes(module), {})
+        elif hasattr(module, ENTRYPOINT):
+            self._register(pack, load_nodes(getattr(module, ENTRYPOINT)), {})
         else:
             raise PackError("it has neither NODE_CLASS_MAPPINGS nor comfy_entrypoint")
 
@@ -159,26 +158,6 @@ def _import_file(place: PackPlace) -> ModuleType:
         sys.modules.pop(place.module_name, None)
         raise
     return module
-
-
-def _v3_classes(module: ModuleType) -> dict[str, Any]:
-    """Return the classes of a V3 extension by their ids. Raises PackError if it gives no extension."""
-
-    async def read() -> dict[str, Any]:
-        extension = module.comfy_entrypoint()
-        if inspect.isawaitable(extension):
-            extension = await extension
-        if not hasattr(extension, "get_node_list"):
-            raise PackError(f"comfy_entrypoint gave a {type(extension).__name__}, which has no get_node_list")
-        on_load = getattr(extension, "on_load", None)
-        if on_load is not None and inspect.isawaitable(started := on_load()):
-            await started
-        classes = extension.get_node_list()
-        if inspect.isawaitable(classes):
-            classes = await classes
-        return {str(cls.GET_SCHEMA().node_id): cls for cls in classes}
-
-    return asyncio.run(read())
 
 
 def _find_web(pack: _Loaded, module: ModuleType) -> None:

@@ -18,7 +18,7 @@ from comfyserverless.server.content.packs import (
 )
 from comfyserverless.server.content.replacements import Replacements, read_replacements
 from comfyserverless.server.disk import serve_file
-from comfyserverless.server.keys import TENANTS
+from comfyserverless.server.keys import ENGINE, TENANTS
 
 
 def _packs(app: web.Application) -> dict[str, str]:
@@ -80,8 +80,10 @@ async def show_translations(request: web.Request) -> web.Response:
 
 
 async def find_replacements(app: web.Application) -> Replacements:
-    """Read what packs say about renamed node classes."""
-    return await asyncio.to_thread(lambda: read_replacements(replacement_files(_packs(app))))
+    """Read what packs say about renamed node classes, in files and when they are loaded."""
+    catalog = await app[ENGINE].hosting.host.loaded()
+    registered = () if catalog is None else (catalog.replacements,)
+    return await asyncio.to_thread(lambda: read_replacements((*replacement_files(_packs(app)), *registered)))
 
 
 async def show_replacements(request: web.Request) -> web.Response:

@@ -70,14 +70,16 @@ async def submit(request: web.Request) -> web.Response:
 
 
 async def _with_known_classes(request: web.Request, prompt: Any) -> Any:
-    """Replace classes that were renamed; looks at the disk only if there is an unknown one."""
-    if not isinstance(prompt, dict) or all(map(_is_known, map(class_of, prompt.values()))):
+    """Replace classes that were renamed; looks at the disk and waits for packs only if one is not built in."""
+    if not isinstance(prompt, dict) or all(BUILTIN.get(class_of(node)) for node in prompt.values()):
         return prompt
-    return replaced(prompt, await find_replacements(request.app), _is_known)
-
-
-def _is_known(node_class: str) -> bool:
-    return BUILTIN.get(node_class) is not None
+    catalog = await request.app[ENGINE].hosting.host.loaded()
+    classes = {} if catalog is None else catalog.classes
+    return replaced(
+        prompt,
+        await find_replacements(request.app),
+        lambda name: name in classes or BUILTIN.get(name) is not None,
+    )
 
 
 def _submit_request(request: web.Request, body: Mapping[str, Any], prompt_id: str | None) -> SubmitRequest:

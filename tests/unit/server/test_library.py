@@ -125,6 +125,19 @@ async def test_prompt_with_a_renamed_class_is_submitted_with_the_new_one(
     assert (await (await client.get("/features")).json())["node_replacements"] is True
 
 
+async def test_class_that_a_pack_renamed_when_it_was_loaded_is_replaced_by_one_of_the_pack(
+    client: Client, engine: FakeEngine
+) -> None:
+    engine.hosting.infos["OfPack"] = {}
+    engine.hosting.replacements["Former"] = [{"new_node_id": "OfPack", "old_node_id": "Former"}]
+    engine.hosting.replacements["OfPack"] = [{"new_node_id": "PreviewImage", "old_node_id": "OfPack"}]
+    shown = await (await client.get("/node_replacements")).json()
+    assert shown["Former"][0]["input_mapping"] == []
+    prompt = {"1": {"class_type": "Former", "inputs": {}}, "2": {"class_type": "OfPack", "inputs": {}}}
+    assert (await client.post("/prompt", json={"prompt": prompt})).status == 200
+    assert [node["class_type"] for node in engine.requests[0].prompt.values()] == ["OfPack", "OfPack"]
+
+
 async def test_without_packs_all_lists_are_empty(client: Client, folders: Folders) -> None:
     folders.custom_nodes.rename(folders.base / "gone")
     for path in ("/workflow_templates", "/global_subgraphs", "/node_replacements", "/i18n"):
