@@ -92,6 +92,9 @@ def is_true(value: Value) -> bool:
 _SIDES = tuple(
     replace(matching(side, "switch", lazy=True), section="optional") for side in ("on_false", "on_true")
 )
+_CHOICE = InputSpec("choice", "COMBO", {"multiselect": False, "options": []})
+#: The page makes a widget of its own for it, so it is not shown in `/object_info`.
+_INDEX = InputSpec("index", "INT", {}, "optional")
 _VALUES = (growing("values", InputSpec("value", "*"), (2, _MAX_VALUES)),)
 
 NODES = (
@@ -127,10 +130,8 @@ NODES = (
         lower=_custom_choice,
         check_inputs=_accept,
         checked_inputs=frozenset({"choice", "index"}),
-        inputs=(
-            InputSpec("choice", "COMBO", {"multiselect": False, "options": []}),
-            InputSpec("index", "INT", {"default": 0}, "optional"),
-        ),
+        inputs=(_CHOICE,),
+        dynamic_inputs=lambda submitted: (_CHOICE, _INDEX) if "index" in submitted else (_CHOICE,),
         outputs=(OutputSpec("STRING"), OutputSpec("INT", "INDEX")),
     ),
     NodeDeclaration(

@@ -83,3 +83,12 @@ async def test_custom_choice_gives_its_text_and_its_place() -> None:
     result = await declaration.lower(FakeContext(), {"choice": "red", "index": 2})
     assert result.outputs == ("red", 2)
     assert {"choice", "index"} <= declaration.checked_inputs  # the server does not know the options
+
+
+def test_place_of_a_custom_choice_is_taken_but_left_to_the_page() -> None:
+    declaration = BUILTIN.get("CustomCombo")
+    assert declaration is not None
+    assert [spec.name for spec in declaration.inputs] == ["choice"]
+    assert declaration.dynamic_inputs is not None
+    taken = declaration.dynamic_inputs({"choice": "red", "index": 2, "option1": "red"})
+    assert [spec.name for spec in taken] == ["choice", "index"]
