@@ -166,6 +166,18 @@ def _tenant(arguments: Arguments, argv: Sequence[str]) -> int:
     return 0
 
 
+def _add_run_flags(parser: argparse.ArgumentParser) -> None:
+    from comfyserverless.client.flags import add_flags
+
+    add_flags(parser)
+
+
+def _run(arguments: Arguments, argv: Sequence[str]) -> int:
+    from comfyserverless.client.commands import run
+
+    return run(arguments)
+
+
 def _add_demo_flags(parser: argparse.ArgumentParser) -> None:
     from comfyserverless.training.commands import add_flags
 
@@ -183,6 +195,7 @@ Command = tuple[str, Callable[[argparse.ArgumentParser], None], Callable[[Argume
 #: Name -> (one line of help, adds its flags, runs it and returns the exit code).
 COMMANDS: dict[str, Command] = {
     "serve": ("serve the ComfyUI page and API", add_serve_flags, _serve),
+    "run": ("run a workflow or a picture's workflow, and save what it makes", _add_run_flags, _run),
     "tenant": ("make and change accounts", _add_tenant_flags, _tenant),
     "bench": ("measure this installation from outside", _add_bench_flags, _bench),
     "demo": ("train the demo models, or judge what a server draws with them", _add_demo_flags, _demo),
