@@ -86,6 +86,7 @@ def _ports(words: str) -> tuple[Port, ...]:
 #               TensorRefs, input blocks in order, then the middle block
 #   uncond      the negative's estimate of the clean latent, where it is made apart from the step:
 #               {denoised: [TensorRef]}; in: None where the step evaluates both branches, together
+#   tokens      by kind of text model (`l`, `g`, `h`), chunks of [id, or vector [D] as TensorRef, and weight]
 #   batched_s,  seconds of an evaluation with both branches together, and of the positive's alone, without
 #   branch_s    ControlNets
 #   images      IMAGE [B, H, W, 3 or 4] float32 in 0..1;  mask [B, H, W] float32 in 0..1
@@ -121,6 +122,7 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
         spec.name: spec
         for spec in (
             _spec("text.encode", "gpu", "clip text", "cond pooled"),
+            _spec("text.encode_tokens", "gpu", "clip tokens", "cond pooled"),
             _spec(
                 "sample.begin",
                 "gpu",
@@ -152,6 +154,12 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
                 "gpu",
                 "model control_net state positive negative cfg guide applications application branch",
                 "residuals*",
+            ),
+            _spec(
+                "denoise.evaluate",
+                "gpu",
+                "model state positive negative cfg guide applications residuals*",
+                "positive negative middle",
             ),
             _spec("sample.end", "gpu", "model state", "samples estimate"),
             _spec("vae.decode", "gpu", "vae samples", "images"),

@@ -185,6 +185,14 @@ def denoise_negative(point: Point, guidance: Guidance, diffusion: DiffusionModel
     return average_side(_evaluate(point, guidance, diffusion, residuals), NEGATIVE, point.x)
 
 
+def evaluate_sides(
+    point: Point, guidance: Guidance, diffusion: DiffusionModel, residuals: AddedBy
+) -> dict[int, Tensor]:
+    """Return the estimate of each side that takes part, [B, C, h, w], not put together."""
+    outputs = _evaluate(point, guidance, diffusion, residuals)
+    return {side: average_side(outputs, side, point.x) for side in guidance.sides()}
+
+
 def _evaluate(point: Point, guidance: Guidance, diffusion: DiffusionModel, residuals: AddedBy) -> Outputs:
     outputs: list[tuple[Batch, Tensor]] = []
     for batch in point.batches(guidance):

@@ -11,6 +11,8 @@ from comfyserverless.functions.conditionings.changing import CondAverage, CondCo
 from comfyserverless.functions.control import ControlNetRun
 from comfyserverless.functions.denoising import DenoiseNegative, DenoiseStep, DenoiseWeigh
 from comfyserverless.functions.edges import ImageCanny
+from comfyserverless.functions.hosted.evaluating import DenoiseEvaluate
+from comfyserverless.functions.hosted.tokens import TextEncodeTokens
 from comfyserverless.functions.image import ImageLoad, ImageLoadMask, ImageSave, ImageScale
 from comfyserverless.functions.images.animations import ImageSaveApng, ImageSaveDeep, ImageSaveWebp
 from comfyserverless.functions.images.colors import ImageColorMask, ImageFromYuv, ImageToYuv
@@ -99,10 +101,12 @@ FUNCTIONS: Mapping[str, ModelFn] = MappingProxyType(
         function.name: function
         for function in (
             TextEncode(),
+            TextEncodeTokens(),
             SampleBegin(),
             DenoiseStep(),
             DenoiseNegative(),
             DenoiseWeigh(),
+            DenoiseEvaluate(),
             ControlNetRun(),
             SampleEnd(),
             VaeDecode(),

@@ -161,6 +161,9 @@ def _change_strength(model: ModelRef) -> float | None:
 
 
 def _noise(samples: Tensor, inputs: Mapping[str, Any]) -> Tensor:
+    given: Tensor | None = inputs["latent"].get("given_noise")
+    if given is not None:
+        return given.to(samples)
     if not inputs["add_noise"]:
         return torch.zeros_like(samples)
     return starting_noise(samples, inputs["seed"], inputs["latent"].get("batch_index")).to(samples.device)

@@ -42,8 +42,11 @@ _STEPS_PER_TURN = 64
 _MOST_FOR_SPLITTING = 1.05
 """What both branches apart may take, over both in one batch: splitting costs little then where nobody idles."""
 
+GIVEN_NOISE = "given_noise"
+"""Part of a LATENT: the noise to start from, where it is not to be drawn from the seed."""
+
 #: The parts of a LATENT that sampling reads.
-_LATENT_PORT_KEYS = ("samples", "batch_index", "noise_mask")
+_LATENT_PORT_KEYS = ("samples", "batch_index", "noise_mask", GIVEN_NOISE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +253,7 @@ def _emit_evaluation(
     if guided.is_split and evaluation["branches"] is not None:
         branch, (active, others) = _POSITIVE, evaluation["branches"]
         uncond = _emit_negative(ctx, guided, state, others).out("uncond")
-    residuals = _run_controls(ctx, guided, state, active, branch)
+    residuals = run_controls(ctx, guided, state, active, branch)
     ends_step = evaluation["last_of_step"]
     return ctx.emit(
         "denoise.step",
@@ -272,12 +275,12 @@ async def _let_others_in(step: int) -> None:
 
 def _emit_negative(ctx: LoweringContext, guided: Guided, state: Value, active: Sequence[int]) -> Emitted:
     """Emit the negative branch of an evaluation, and the ControlNets that are active in it."""
-    residuals = _run_controls(ctx, guided, state, active, _NEGATIVE)
+    residuals = run_controls(ctx, guided, state, active, _NEGATIVE)
     return ctx.emit("denoise.negative", state=state, residuals=residuals, **guided.ports())
 
 
-def _run_controls(
-    ctx: LoweringContext, guided: Guided, state: Value, active: Sequence[int], branch: str
+def run_controls(
+    ctx: LoweringContext, guided: Guided, state: Value, active: Sequence[int], branch: str = _BOTH
 ) -> list[Value]:
     """Emit the ControlNets that are active; return the residuals by application, None for the others."""
     if any(not 0 <= each < len(guided.applications) for each in active):

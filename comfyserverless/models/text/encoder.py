@@ -10,10 +10,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.models.resident.keeper import Keeper
 from comfyserverless.models.resident.run import ResidentModel
 from comfyserverless.models.text.bpe import END_ID
-from comfyserverless.models.text.chunks import Chunk, Token, empty_chunk, tokenize
+from comfyserverless.models.text.chunks import CHUNK_TOKENS, Chunk, Token, empty_chunk, tokenize
 from comfyserverless.models.text.clip import (
     ClipConfig,
     ClipOutput,
@@ -69,7 +70,18 @@ class TextEncoder:
     @torch.no_grad()
     def encode_parts(self, texts: Mapping[ClipKind, str]) -> tuple[Tensor, Tensor | None]:
         """Encode another text for each text model; a text that needs fewer chunks gets empty ones."""
-        chunks = [self._tokenize(part, texts.get(part.kind, "")) for part in self.parts]
+        return self.encode_chunks(
+            {part.kind: self._tokenize(part, texts.get(part.kind, "")) for part in self.parts}
+        )
+
+    @torch.no_grad()
+    def encode_chunks(self, given: Mapping[ClipKind, list[Chunk]]) -> tuple[Tensor, Tensor | None]:
+        """Encode the chunks of each text model, each of CHUNK_TOKENS tokens; a kind without any gets empty
+        ones.
+
+        Raises PromptError for chunks of another length or without an end mark.
+        """
+        chunks = [_checked(given.get(part.kind) or [empty_chunk(PAD_IDS[part.kind])]) for part in self.parts]
         longest = max(len(c) for c in chunks)
         pairs = [
             _encode_weighted(part, self._stop(part), c + [empty_chunk(PAD_IDS[part.kind])] * (longest - len(c)))
@@ -85,6 +97,16 @@ class TextEncoder:
         if self._last_layer is None:
             return part.default_stop
         return self._last_layer if abs(self._last_layer) <= part.config.layers else None
+
+
+def _checked(chunks: list[Chunk]) -> list[Chunk]:
+    """Return chunks that can be encoded."""
+    for chunk in chunks:
+        if len(chunk) != CHUNK_TOKENS:
+            raise PromptError(f"a chunk of {len(chunk)} tokens cannot be encoded: it takes {CHUNK_TOKENS}")
+        if not any(token.id == END_ID and token.vector is None for token in chunk):
+            raise PromptError(f"a chunk without an end mark (token {END_ID}) cannot be encoded")
+    return chunks
 
 
 def _encode_weighted(part: ClipPart, stop: int | None, chunks: list[Chunk]) -> tuple[Tensor, Tensor]:

@@ -82,14 +82,13 @@ async def _run(
         sigmas=take_tensor(inputs, "sigmas", "SIGMAS"),
         add_noise=adds_noise,
         keeps_estimate=True,
-        **_UNUSED,
+        **UNUSED_PORTS,
     )
     samples = {**latent, "samples": end.out("samples")}
     return NodeResult((samples, {**latent, "samples": end.out("estimate")} if has_steps else samples))
 
 
-#: Ports of sample.begin that say nothing where the levels are given.
-_UNUSED: Mapping[str, Value] = {
+UNUSED_PORTS: Mapping[str, Value] = {
     "scheduler": "",
     "steps": 0,
     "denoise": 1.0,
@@ -97,6 +96,7 @@ _UNUSED: Mapping[str, Value] = {
     "last_step": None,
     "force_full_denoise": False,
 }
+"""Ports of sample.begin that say nothing where the levels are given."""
 
 
 async def _add_noise(ctx: LoweringContext, inputs: Inputs) -> NodeResult:

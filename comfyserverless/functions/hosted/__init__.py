@@ -1,0 +1,1 @@
+"""Hold the functions behind the modules that packs import."""
