@@ -208,6 +208,11 @@ class NodeContext:
         self._services.dispatcher.pin(held, self._hidden.unique_id)
         self._pinned.extend(held)
 
+    @property
+    def files(self) -> FolderPaths:
+        """Return the files of the tenant."""
+        return self._services.files
+
     def places(self) -> dict[str, str]:
         """Return the folders of the run's tenant by kind: input, output, temp, user."""
         files = self._services.files

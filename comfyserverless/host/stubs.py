@@ -30,7 +30,7 @@ class _MadeModule(Loader):
 
 
 class StubFinder(MetaPathFinder):
-    """Find modules directly below a package that have no file."""
+    """Find modules below a package, at any depth, that have no file."""
 
     def __init__(self, package: str, lookup_of: Callable[[str], Callable[[str], Any]]) -> None:
         self.package = package
@@ -41,9 +41,11 @@ class StubFinder(MetaPathFinder):
     ) -> ModuleSpec | None:
         """Return how a module of the package is made; None for others."""
         parent, _, name = fullname.rpartition(".")
-        if parent != self.package or name.startswith("_"):
+        if not f"{parent}.".startswith(f"{self.package}.") or name.startswith("_"):
             return None
-        return importlib.util.spec_from_loader(fullname, _MadeModule(self._lookup_of(fullname)))
+        return importlib.util.spec_from_loader(
+            fullname, _MadeModule(self._lookup_of(fullname)), is_package=True
+        )
 
 
 def make_modules_below(package: str, lookup_of: Callable[[str], Callable[[str], Any]]) -> None:

@@ -36,6 +36,7 @@ Unwrap = Callable[[Any], Value | None]
 _wraps: dict[type, Wrap] = {}
 _unwraps: dict[type, Unwrap] = {}
 _option_loads: dict[str, Callable[[Any], Any]] = {}
+_kind_loads: dict[str, Callable[[Any], Any]] = {}
 _PLAIN = (type(None), bool, int, float, str, bytes)
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 64) - 1
 
@@ -57,6 +58,11 @@ def register(
 def register_option(name: str, load: Callable[[Any], Any]) -> None:
     """Say how what our own nodes keep under an option of a CONDITIONING becomes what packs expect there."""
     _option_loads[name] = load
+
+
+def register_kind(kind: str, load: Callable[[Any], Any]) -> None:
+    """Say how the dicts of a kind (`{"kind": ...}`: NOISE, SAMPLER, GUIDER of our own nodes) become objects."""
+    _kind_loads[kind] = load
 
 
 def wrap(handle: Any) -> Any:
@@ -130,7 +136,7 @@ class Codec:
         if kind is list:
             return [self.load(item) for item in value]
         if kind is dict:
-            return {key: self._load_item(key, item) for key, item in value.items()}
+            return _made({key: self._load_item(key, item) for key, item in value.items()})
         if kind is TensorRef:
             return self._store.get(value).to("cpu", copy=True)
         return self._objects.get(value) if kind is ObjectRef else wrap(value)
@@ -221,6 +227,13 @@ class Codec:
 
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+
+def _made(value: dict[str, Any]) -> Any:
+    """Return the object that a dict of a registered kind stands for, else the dict."""
+    kind = value.get("kind")
+    load = _kind_loads.get(kind) if type(kind) is str else None
+    return value if load is None else load(value)
 
 
 def _is_conditioning(value: list[Any]) -> bool:

@@ -23,7 +23,11 @@ CORE_MODULES = 10
 #: What is larger on purpose: path, or path::name, below the package -> (limit, reason).
 EXCEPTIONS: dict[str, tuple[int, str]] = {
     "core": (11, "what the control process and the node host say to each other is a contract of both towers"),
+    "host/modules/comfy": (40, "packs import a module for each of ComfyUI's"),
 }
+
+#: Where signatures are ComfyUI's, because packs call them by position.
+FOREIGN_SIGNATURES = ("host/modules/", "host/models/", "host/encoders/", "host/sampling/", "host/layers/")
 
 MODULES = sorted(PACKAGE.rglob("*.py"))
 FOLDERS = sorted({module.parent for module in MODULES})
@@ -83,7 +87,7 @@ def test_functions_and_classes_are_short(module: Path) -> None:
 def test_functions_take_few_positional_parameters(module: Path) -> None:
     wide = {}
     for key, node in definitions(module):
-        if isinstance(node, ast.ClassDef):
+        if isinstance(node, ast.ClassDef) or key.startswith(FOREIGN_SIGNATURES):
             continue
         assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         names = [

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.hosting.builtin_info import BuiltinInfo
 from comfyserverless.control.hosting.classes import HostedClasses, foreign_nodes
 from comfyserverless.control.hosting.host import HostDown, PackHost
 from comfyserverless.control.hosting.requests import HostRequests
@@ -38,6 +39,7 @@ class Hosting:
         self._files = files
         self.host = PackHost(config, files, scratch)
         self.requests = HostRequests(self.host, find_internal)
+        self.requests.answer("object_info", BuiltinInfo(files).answer)
         #: nodes whose instances may be in the host: tenant, node id, class.
         self._instances: set[_Instance] = set()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -13,6 +14,13 @@ from comfyserverless.core.values import ControlNetRef
 from comfyserverless.host.models.missing import refuse
 
 _RANGE = (0.0, 1.0)
+
+
+class StrengthType(enum.Enum):
+    """How a strength counts for the blocks."""
+
+    CONSTANT = 1
+    LINEAR_UP = 2
 
 
 class ControlBase:

@@ -62,7 +62,8 @@ class ClipPatcher:
 class TextModels:
     """What packs find under `CLIP.cond_stage_model`: which text models there are."""
 
-    def __init__(self, kinds: Sequence[str]) -> None:
+    def __init__(self, ref: ClipRef, kinds: Sequence[str]) -> None:
+        self.ref = ref
         self.clip_name = kinds[0] if kinds else "l"
         self.clip = f"clip_{self.clip_name}"
         for kind in kinds:
@@ -89,7 +90,7 @@ class CLIP:
     def __init__(self, ref: ClipRef) -> None:
         self.ref = ref
         kinds: Any = list(text_models(ref))
-        self.cond_stage_model: Any = TextModels(kinds)
+        self.cond_stage_model: Any = TextModels(ref, kinds)
         self.tokenizer: Any = Tokenizer(kinds, ref.embeddings)
         self.patcher = ClipPatcher(self)
         self.use_clip_schedule = False

@@ -12,6 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from comfyserverless.core.errors import ModelFileError
+from comfyserverless.host.models.origins import FileDict
+from comfyserverless.host.models.scratch import file_ref
 from comfyserverless.models.reading.pickles import read_content
 
 _SAFE = (".safetensors", ".sft")
@@ -36,9 +38,11 @@ def load_torch_file(
 def _read_safetensors(path: str, device: torch.device) -> tuple[dict[str, torch.Tensor], Any]:
     try:
         with safe_open(path, framework="pt", device=str(device)) as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+            tensors = FileDict({name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
+            metadata = file.metadata()
     except (OSError, SafetensorError) as exc:
         raise ModelFileError(f"{path}: is damaged, or no safetensors file: {exc}") from exc
+    return tensors.remember(file_ref(path)), metadata
 
 
 def _unwrapped(content: Any, device: torch.device) -> Any:

@@ -104,7 +104,8 @@ def prepare_callback(
 ) -> Callable[[int, Tensor, Tensor, int], None]:
     """Return a callback (step, x0, x, total) for samplers: it shows progress and previews.
 
-    x0_output_dict: gets the latest `x0`.
+    x0_output_dict: gets the latest `x0`. A callback that shows progress only says so (`is_report`): where the
+    workers take all steps, they show it themselves.
     """
     owner = sys.modules.get(_OWNER)
     choose = get_previewer if owner is None else owner.get_previewer  # packs put theirs in its place
@@ -117,4 +118,6 @@ def prepare_callback(
         preview = None if previewer is None else previewer.decode_latent_to_preview_image("JPEG", x0)
         bar.update_absolute(step + 1, total_steps, preview)
 
+    shown: Any = callback
+    shown.is_report, shown.x0_output = previewer is None, x0_output_dict
     return callback

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from comfyserverless.core.hosting import NodeInfo
 from comfyserverless.host.contract import ClassEntry, contract_of
@@ -17,6 +18,7 @@ class ClassRegistry:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._listeners: list[Callable[[str, Any], None]] = []
         #: all and only classes of packs that prompts may name, in the order of registration.
         self._entries: dict[str, ClassEntry] = {}
 
@@ -32,6 +34,18 @@ class ClassRegistry:
                     before.python_module,
                 )
             self._entries[entry.name] = entry
+        for listener in self._listeners:
+            listener(entry.name, entry.cls)
+
+    def listen(self, listener: Callable[[str, Any], None]) -> None:
+        """Have somebody told (name, class) of every class that is registered from now on."""
+        self._listeners.append(listener)
+
+    def add_written(self, name: str, cls: Any, python_module: str) -> None:
+        """Register a class that a pack has written into the mapping, unless it is there already."""
+        known = self._entries.get(name)
+        if known is None or known.cls is not cls:
+            self.add(ClassEntry(name, cls, python_module, known.display_name if known is not None else name))
 
     def get(self, name: str) -> ClassEntry | None:
         """Return a class by name, None if there is none."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from comfyserverless.core.values import ClipRef, FileRef, LoraRef, ModelRef
@@ -15,6 +16,7 @@ from comfyserverless.host.models.facts import text_models, text_names
 from comfyserverless.host.models.missing import refuse
 from comfyserverless.host.models.origins import file_of
 from comfyserverless.models.families.registry import find_network
+from comfyserverless.models.lora.deltas import make_delta
 from comfyserverless.models.lora.files import find_adapters
 from comfyserverless.models.lora.keys import clip_layer_names, unet_layer_names
 from comfyserverless.models.reading.identity import opened
@@ -142,3 +144,42 @@ def _entries(layer: str, key: str, value: Any) -> dict[str, Tensor]:
 
 def _as_tensor(value: Any) -> Tensor:
     return value if isinstance(value, Tensor) else Tensor([float(value)]).reshape(())
+
+
+def model_lora_keys_unet(model: Any, key_map: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Fill a map from the names that adapter files use for layers of a model (`BaseModel`) to its keys."""
+    found = {} if key_map is None else key_map
+    found |= unet_key_map(model.file)
+    return found
+
+
+def model_lora_keys_clip(model: Any, key_map: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Fill a map for the text models of a CLIP (`cond_stage_model`)."""
+    found = {} if key_map is None else key_map
+    found |= clip_key_map(model.ref)
+    return found
+
+
+def calculate_weight(
+    patches: Sequence[Any],
+    weight: Tensor,
+    key: str,
+    intermediate_dtype: torch.dtype = torch.float32,
+    **more: Any,
+) -> Tensor:
+    """Return a weight with patches (strength, patch, strength of the weight ...) made, in its own type."""
+    changed = weight.to(intermediate_dtype)
+    for strength, value, strength_model, *_ in patches:
+        changed = changed * strength_model
+        delta = make_delta(_factors(key, value))
+        if delta is None:
+            refuse("comfy.lora.calculate_weight", f"the patch of {key} is of an unknown kind")
+        changed = delta.merge(changed, float(strength))
+    return changed.to(weight.dtype)
+
+
+def _factors(key: str, value: Any) -> dict[str, Tensor]:
+    entries = _entries("layer", key, value)
+    found = find_adapters(entries)[0]
+    roles = next(iter(found.values())).roles if found else {}
+    return {role: entries[name].float() for role, name in roles.items()}

@@ -1,6 +1,7 @@
 """Load models by file for packs (`comfy.sd`): handles are made, nothing is read but headers.
 
-A state dict that came unchanged from a file stands for that file; any other one is written to a file of its own.
+A state dict that came unchanged from a file stands for that file; any other one is written to a file of its
+own.
 """
 
 from __future__ import annotations
@@ -22,13 +23,12 @@ from comfyserverless.host.models.origins import file_of
 from comfyserverless.host.models.patcher import ModelPatcher
 from comfyserverless.host.models.scratch import file_ref
 
-_CLIP_NAMES = (
-    "STABLE_DIFFUSION STABLE_CASCADE SD3 STABLE_AUDIO HUNYUAN_DIT FLUX MOCHI LTXV HUNYUAN_VIDEO PIXART COSMOS LUMINA2"
-    " WAN HIDREAM CHROMA ACE OMNIGEN2 QWEN_IMAGE HUNYUAN_IMAGE HUNYUAN_VIDEO_15 OVIS KANDINSKY5 KANDINSKY5_IMAGE NEWBIE"
-    " FLUX2 LONGCAT_IMAGE COGVIDEOX LENS PIXELDIT IDEOGRAM4 BOOGU HIDREAM_O1"
-).split()
-
-CLIPType = enum.Enum("CLIPType", {name: number for number, name in enumerate(_CLIP_NAMES, start=1)})  # type: ignore[misc]
+CLIPType: Any = enum.Enum(
+    "CLIPType",
+    "STABLE_DIFFUSION STABLE_CASCADE SD3 STABLE_AUDIO HUNYUAN_DIT FLUX MOCHI LTXV HUNYUAN_VIDEO PIXART COSMOS"
+    " LUMINA2 WAN HIDREAM CHROMA ACE OMNIGEN2 QWEN_IMAGE HUNYUAN_IMAGE HUNYUAN_VIDEO_15 OVIS KANDINSKY5"
+    " KANDINSKY5_IMAGE NEWBIE FLUX2",
+)
 """What a text encoder is for; files of this server say themselves what they hold."""
 
 
@@ -77,7 +77,9 @@ def load_checkpoint(
     return _of_checkpoint(file_ref(ckpt_path), (True, output_clip, output_vae), embedding_directory)[:3]
 
 
-def _of_checkpoint(file: FileRef, wanted: tuple[bool, bool, bool], embeddings: Any) -> tuple[Any, Any, Any, Any]:
+def _of_checkpoint(
+    file: FileRef, wanted: tuple[bool, bool, bool], embeddings: Any
+) -> tuple[Any, Any, Any, Any]:
     has_model, has_clip, has_vae = wanted
     return (
         ModelPatcher.of(ModelRef(file)) if has_model else None,
@@ -87,7 +89,9 @@ def _of_checkpoint(file: FileRef, wanted: tuple[bool, bool, bool], embeddings: A
     )
 
 
-def load_diffusion_model(unet_path: str, model_options: Mapping[str, Any] | None = None, **more: Any) -> ModelPatcher:
+def load_diffusion_model(
+    unet_path: str, model_options: Mapping[str, Any] | None = None, **more: Any
+) -> ModelPatcher:
     """Return the diffusion model of a file. Raises ModelFileError for unknown ones."""
     return ModelPatcher.of(ModelRef(file_ref(unet_path)))
 
@@ -139,7 +143,9 @@ def load_lora_for_models(
     return new_model, new_clip
 
 
-def load_controlnet(ckpt_path: str, model: Any = None, model_options: Mapping[str, Any] | None = None) -> ControlNet:
+def load_controlnet(
+    ckpt_path: str, model: Any = None, model_options: Mapping[str, Any] | None = None
+) -> ControlNet:
     """Return the ControlNet of a file."""
     return ControlNet.of(ControlNetRef(file_ref(ckpt_path)))
 

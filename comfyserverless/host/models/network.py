@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from comfyserverless.core.values import FileRef, ModelRef
+from comfyserverless.host.layers.latents import LatentFormat, format_of
 from comfyserverless.host.models.facts import model_facts
 from comfyserverless.host.models.missing import missing_class, refuse
-from comfyserverless.host.sampling.latents import LatentFormat, format_of
 from comfyserverless.host.sampling.spaces import DiscreteEps, DiscreteV, ModelSamplingDiscrete
 from comfyserverless.models.families.base import ModelFacts
 
@@ -147,14 +147,64 @@ class BaseModel:
         return network_weights(self.file, "diffusion_model.")
 
 
-_NAMES = ["SD21UNCLIP", "SDXLRefiner", "SDXL", "SVD_img2vid", "SV3D_u", "SV3D_p", "Stable_Zero123",
-"SD_X4Upscaler", "IP2P", "SD15_instructpix2pix", "SDXL_instructpix2pix", "LotusD", "StableCascade_C",
-"StableCascade_B", "SD3", "AuraFlow", "StableAudio1", "HunyuanDiT", "PixArt", "Flux", "Flux2", "GenmoMochi",
-"LTXV", "LTXAV", "HunyuanVideo", "HunyuanVideoI2V", "HunyuanVideoSkyreelsI2V", "HunyuanVideo15", "CosmosVideo",
-"CosmosPredict2", "Lumina2", "ZImage", "WAN21", "WAN21_Vace", "WAN21_Camera", "WAN21_HuMo", "WAN21_FlowRVS",
-"WAN21_SCAIL", "WAN22", "WAN22_S2V", "WAN22_Animate", "WAN22_WanDancer", "Hunyuan3Dv2", "Hunyuan3Dv2_1",
-"HiDream", "Chroma", "ChromaRadiance", "ACEStep", "ACEStep15", "Omnigen2", "QwenImage", "HunyuanImage21",
-"HunyuanImage21Refiner", "Kandinsky5", "Kandinsky5Image", "Anima"]
+_NAMES = [
+    "SD21UNCLIP",
+    "SDXLRefiner",
+    "SDXL",
+    "SVD_img2vid",
+    "SV3D_u",
+    "SV3D_p",
+    "Stable_Zero123",
+    "SD_X4Upscaler",
+    "IP2P",
+    "SD15_instructpix2pix",
+    "SDXL_instructpix2pix",
+    "LotusD",
+    "StableCascade_C",
+    "StableCascade_B",
+    "SD3",
+    "AuraFlow",
+    "StableAudio1",
+    "HunyuanDiT",
+    "PixArt",
+    "Flux",
+    "Flux2",
+    "GenmoMochi",
+    "LTXV",
+    "LTXAV",
+    "HunyuanVideo",
+    "HunyuanVideoI2V",
+    "HunyuanVideoSkyreelsI2V",
+    "HunyuanVideo15",
+    "CosmosVideo",
+    "CosmosPredict2",
+    "Lumina2",
+    "ZImage",
+    "WAN21",
+    "WAN21_Vace",
+    "WAN21_Camera",
+    "WAN21_HuMo",
+    "WAN21_FlowRVS",
+    "WAN21_SCAIL",
+    "WAN22",
+    "WAN22_S2V",
+    "WAN22_Animate",
+    "WAN22_WanDancer",
+    "Hunyuan3Dv2",
+    "Hunyuan3Dv2_1",
+    "HiDream",
+    "Chroma",
+    "ChromaRadiance",
+    "ACEStep",
+    "ACEStep15",
+    "Omnigen2",
+    "QwenImage",
+    "HunyuanImage21",
+    "HunyuanImage21Refiner",
+    "Kandinsky5",
+    "Kandinsky5Image",
+    "Anima",
+]
 
 MODELS: dict[str, type] = {
     "BaseModel": BaseModel,

@@ -15,11 +15,14 @@ from comfyserverless.host.models import scratch
 from comfyserverless.host.models.patcher import ModelPatcher
 from comfyserverless.host.sampling import guiders, methods, noise
 
+_FOLDER = "objects"
+
 
 def attach(parts: Any) -> None:
     """Register the conversions, and say where files of packs' objects lie."""
-    if parts.plan.scratch:
-        scratch.install(Path(parts.plan.scratch))
+    private = parts.plan.output or parts.plan.settings.http
+    if private:
+        scratch.install(Path(private).parent / _FOLDER)
     register()
 
 
@@ -31,7 +34,7 @@ def register() -> None:
         (VaeRef, VAE),
         (UpscaleRef, UpscaleModel),
     ):
-        values.register(handle, wrap=cls.of, unwrap_type=cls, unwrap=cls.to_ref)  # type: ignore[attr-defined]
+        values.register(handle, wrap=cls.of, unwrap_type=cls, unwrap=cls.to_ref)
     values.register(ControlNetRef, wrap=control.ControlNet.of)
     values.register(None, unwrap_type=control.ControlBase, unwrap=control.applications_of)
     values.register(None, unwrap_type=control.ControlNet, unwrap=control.to_tree)

@@ -65,7 +65,7 @@ class CONDCrossAttn(CONDRegular):
             return True
         if one[0] != two[0] or one[2] != two[2]:
             return False
-        return math.lcm(one[1], two[1]) // min(one[1], two[1]) <= 4
+        return math.lcm(int(one[1]), int(two[1])) <= 4 * min(int(one[1]), int(two[1]))
 
     def concat(self, others: Sequence[Any]) -> Any:
         """Join this one and others."""

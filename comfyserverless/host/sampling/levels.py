@@ -92,3 +92,17 @@ def calculate_sigmas(model_sampling: Any, scheduler_name: str, steps: int) -> Te
     return handler.handler(
         n=steps, sigma_min=float(model_sampling.sigma_min), sigma_max=float(model_sampling.sigma_max)
     )
+
+
+simple_scheduler = _of_process("simple")
+ddim_scheduler = _of_process("ddim_uniform")
+beta_scheduler = _of_process("beta")
+linear_quadratic_schedule = _of_process("linear_quadratic")
+
+
+def kl_optimal_scheduler(n: int, sigma_min: float, sigma_max: float) -> Tensor:
+    """Space arctan sigma evenly (Sabour et al. 2024, theorem 3.1)."""
+    share = torch.arange(n, dtype=torch.float32).div_(n - 1)
+    low, high = (float(torch.tensor(float(each)).atan()) for each in (sigma_min, sigma_max))
+    sigmas = (share * low + (1 - share) * high).tan_()
+    return torch.cat([sigmas, sigmas.new_zeros([1])])

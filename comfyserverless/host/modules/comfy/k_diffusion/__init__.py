@@ -1,0 +1,1 @@
+"""ComfyUI's `comfy.k_diffusion`."""

@@ -1,0 +1,6 @@
+"""ComfyUI's `comfy.taesd`: modules that have no file here can be imported, and refuse to work."""
+
+from comfyserverless.host.layers.lookups import refused
+from comfyserverless.host.stubs import make_modules_below
+
+make_modules_below(__name__, refused)
