@@ -86,6 +86,7 @@ def _ports(words: str) -> tuple[Port, ...]:
 #               TensorRefs, input blocks in order, then the middle block
 #   uncond      the negative's estimate of the clean latent, where it is made apart from the step:
 #               {denoised: [TensorRef]}; in: None where the step evaluates both branches, together
+#   guided      denoise.evaluate gives what guidance makes of the sides, and the negative beside it
 #   tokens      by kind of text model (`l`, `g`, `h`), chunks of [id, or vector [D] as TensorRef, and weight]
 #   batched_s,  seconds of an evaluation with both branches together, and of the positive's alone, without
 #   branch_s    ControlNets
@@ -158,7 +159,7 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec(
                 "denoise.evaluate",
                 "gpu",
-                "model state positive negative cfg guide applications residuals*",
+                "model state positive negative cfg guide applications residuals* guided",
                 "positive negative middle",
             ),
             _spec("sample.end", "gpu", "model state", "samples estimate"),

@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from comfyserverless.functions.guided import evaluate_sides, guidance_of, parametrization_of, point_of
+from comfyserverless.functions.guided import denoise, evaluate_sides, guidance_of, point_of
+from comfyserverless.functions.patching.evaluation import PatchedEvaluation, Walk
+from comfyserverless.functions.patching.subject import take_diffusion
 from comfyserverless.sampling.guidance import MIDDLE, NEGATIVE, POSITIVE
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
 
@@ -15,7 +17,7 @@ SIDES: Mapping[str, int] = {"positive": POSITIVE, "negative": NEGATIVE, "middle"
 
 
 class DenoiseEvaluate(ModelFn):
-    """Give the estimate of the clean latent of each side, not put together."""
+    """Give the estimate of the clean latent of each side, or with `guided` of all of them put together."""
 
     name: ClassVar[str] = "denoise.evaluate"
 
@@ -24,17 +26,30 @@ class DenoiseEvaluate(ModelFn):
         for port in ("model", "state", "positive", "negative", "cfg", "guide", "applications"):
             io.add_input(port)
         io.add_input("residuals", callback=True)
+        io.add_input("guided")
         for port in SIDES:
             io.add_output(port)
 
     def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
         """Take the diffusion model."""
-        return {"facts": pool.facts(inputs["model"]), "diffusion": pool.diffusion(inputs["model"])}
+        return take_diffusion(inputs["model"], pool)
 
     @torch.no_grad()
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
-        """Return positive, negative, middle: [B, C, h, w] each, or None for one that takes no part."""
-        guidance = guidance_of(inputs, inputs["state"]["sampler"])
-        point = point_of(inputs["state"], parametrization_of(components["facts"]))
-        given = evaluate_sides(point, guidance, components["diffusion"], inputs["residuals"])
+        """Return positive, negative, middle: [B, C, h, w] each, or None for one that takes no part.
+
+        guided: `positive` is what guidance gives, with the model's patches; `negative` the negative beside it.
+        """
+        state, subject, diffusion = inputs["state"], components["subject"], components["diffusion"]
+        guidance = guidance_of(inputs, state["sampler"], subject)
+        point, residuals = point_of(state, subject), inputs["residuals"]
+        patched = None
+        if subject.options is not None:
+            patched = PatchedEvaluation(
+                point, guidance, diffusion, residuals, Walk(state["walk"]["sigmas"], {})
+            )
+        if inputs["guided"]:
+            estimate = patched.estimate() if patched else denoise(point, guidance, diffusion, residuals)
+            return {"positive": estimate.denoised, "negative": estimate.uncond, "middle": None}
+        given = patched.sides() if patched else evaluate_sides(point, guidance, diffusion, residuals)
         return {name: given.get(side) for name, side in SIDES.items()}

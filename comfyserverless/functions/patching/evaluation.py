@@ -80,6 +80,17 @@ class PatchedEvaluation:
         denoised: Tensor = executor(self._point.x, self._levels(self._point.x), self._options, None)
         return Estimate(denoised, self._uncond)
 
+    def sides(self) -> dict[int, Tensor]:
+        """Return the estimate of each side that takes part, not put together."""
+        x = self._point.x
+        outputs = self.calc_cond_batch(self._conds(), x, self._levels(x), self._options)
+        evaluated = self._guidance.sides()
+        return {
+            side: out
+            for side, out in zip(LISTED[self._guidance.mode], outputs, strict=True)
+            if side in evaluated
+        }
+
     def negative(self) -> Tensor:
         """Return the negative's estimate alone. Pre: the guidance plans the negative only."""
         x = self._point.x

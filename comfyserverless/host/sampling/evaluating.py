@@ -76,7 +76,12 @@ def _calc_cond_batch(
 
 
 def _evaluate(
-    model: Any, sides: Mapping[str, Any], x_in: Tensor, timestep: Tensor, model_options: Mapping[str, Any]
+    model: Any,
+    sides: Mapping[str, Any],
+    x_in: Tensor,
+    timestep: Tensor,
+    model_options: Mapping[str, Any],
+    guided_by: float | None = None,
 ) -> tuple[Any, ...]:
     patcher = model.current_patcher if model.current_patcher is not None else ModelPatcher(model)
     sigma = _one_level(timestep)
@@ -87,8 +92,25 @@ def _evaluate(
         x=x_in,
         sigmas=sigmas,
         step=sigmas.index(sigma),
+        guided_by=guided_by,
         **{side: sides.get(side) for side in _SIDES},
     )
+
+
+def guided_on_worker(
+    model: Any,
+    cond: Any,
+    uncond: Any,
+    scale: float,
+    x_in: Tensor,
+    timestep: Tensor,
+    model_options: Mapping[str, Any],
+) -> tuple[Tensor, Tensor]:
+    """Return what guidance gives where patches of the model have a part in it, and the negative beside it."""
+    bridge().throw_if_interrupted()
+    sides = {"positive": to_conditioning(cond), "negative": to_conditioning(uncond)}
+    denoised, negative, _ = _evaluate(model, sides, x_in, timestep, model_options, guided_by=float(scale))
+    return denoised, denoised if negative is None else negative
 
 
 def _one_level(timestep: Any) -> float:

@@ -52,16 +52,22 @@ async def _sample(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
 
 
 async def _evaluate(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
-    """Evaluate up to three sides at one latent and level; the ControlNets that act there run beside it."""
+    """Evaluate up to three sides at one latent and level; the ControlNets that act there run beside it.
+
+    guided_by: the scale to put them together by, with the model's patches; None: give each side.
+    """
     positive, negative, middle = (_side(inputs, name) for name in ("positive", "negative", "middle"))
     guide = None if middle is None else {"mode": "dual", "middle": middle, "scale": 1.0}
-    cfg = _ONE_SIDE if negative is None else _BOTH_SIDES
+    is_guided = inputs.get("guided_by") is not None
+    cfg = inputs["guided_by"] if is_guided else _ONE_SIDE if negative is None else _BOTH_SIDES
     guided = guide_by(ctx, take_model(inputs), positive or [], negative or [], cfg, guide)
     state = _state(take_tensor(inputs, "x", "LATENT"), inputs["sigmas"], inputs["step"])
     residuals: list[Value] = []
     if guided.applications:
         residuals = run_controls(ctx, guided, state, range(len(guided.applications)))
-    evaluated = ctx.emit("denoise.evaluate", state=state, residuals=residuals, **guided.ports())
+    evaluated = ctx.emit(
+        "denoise.evaluate", state=state, residuals=residuals, guided=is_guided, **guided.ports()
+    )
     return NodeResult(tuple(evaluated.out(name) for name in ("positive", "negative", "middle")))
 
 
@@ -108,6 +114,7 @@ NODES = (
             socket("x", "LATENT"),
             socket("sigmas", "FLOATS"),
             socket("step", "INT"),
+            _optional("guided_by", "FLOAT"),
             *(_optional(name, "CONDITIONING") for name in ("positive", "negative", "middle")),
         ),
         outputs=tuple(OutputSpec("TENSOR") for _ in range(3)),
