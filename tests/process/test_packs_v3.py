@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 
 from tests.support.client import Client, RunResult
@@ -18,11 +19,42 @@ PACK = Path(__file__).parents[1] / "support" / "packs" / "v3"
 Graph = dict[str, dict[str, Any]]
 
 
+MIXED = """
+from comfy_api.latest import io
+
+class Doubles(io.ComfyNode):
+    @classmethod
+    def define_schema(cls):
+        return io.Schema("NameOfTheSchema", inputs=[io.Int.Input("a")], outputs=[io.Int.Output()])
+
+    @classmethod
+    def execute(cls, a):
+        return io.NodeOutput(2 * a)
+
+class CallsDoubles:
+    RETURN_TYPES = ("INT",)
+    FUNCTION = "run"
+
+    @classmethod
+    def INPUT_TYPES(cls):
+        return Doubles.INPUT_TYPES()
+
+    def run(self, a):
+        other = Doubles()
+        return (getattr(other, other.FUNCTION)(a=a)[0] + 1,)
+
+NODE_CLASS_MAPPINGS = {"V3Doubles": Doubles, "V1CallsV3": CallsDoubles}
+NODE_DISPLAY_NAME_MAPPINGS = {"V3Doubles": "Twice"}
+"""
+"""A pack in the manner of V1 that has classes of both kinds, which use each other."""
+
+
 @pytest.fixture(scope="module")
 def v3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """Return a server with the pack."""
+    """Return a server with both packs."""
     base = tmp_path_factory.mktemp("v3")
     shutil.copytree(PACK, base / "custom_nodes" / "v3", ignore=shutil.ignore_patterns("__pycache__"))
+    (base / "custom_nodes" / "mixed.py").write_text(MIXED)
     running = RunningServer.start(ServerOptions(base))
     try:
         yield running
@@ -82,6 +114,18 @@ async def test_async_nodes_run_and_defaults_of_the_method_hold(v3: RunningServer
 async def test_class_that_has_a_new_name_is_found_by_its_old_one(v3: RunningServer) -> None:
     graph = {"1": node("V3OldAdd", a=1, b=4), "9": node("V3Reports", value=["1", 0])}
     assert shown(await run(v3, graph)) == ["5"]
+
+
+async def test_pack_in_the_manner_of_v1_may_have_classes_of_both_kinds(v3: RunningServer) -> None:
+    graph = {
+        "1": node("V3Doubles", a=4),
+        "2": node("V1CallsV3", a=["1", 0]),
+        "9": node("V3Reports", value=["2", 0]),
+    }
+    assert shown(await run(v3, graph)) == ["17"]
+    async with Client(v3.url) as client:
+        entry = (await client.get("/object_info/V3Doubles"))["V3Doubles"]
+    assert (entry["name"], entry["display_name"]) == ("V3Doubles", "Twice")
 
 
 async def test_validator_refuses_in_its_own_words_and_takes_over_its_input(v3: RunningServer) -> None:
@@ -238,3 +282,31 @@ async def test_picture_progress_and_preview_are_seen(v3: RunningServer) -> None:
     assert told == [(1, 2), (2, 2)]
     assert len(result.previews) == 1
     assert result.previews[0].startswith(b"\xff\xd8")
+
+
+async def test_sounds_are_saved_and_served(v3: RunningServer) -> None:
+    graph = {"1": node("V3Sounds")}
+    async with Client(v3.url) as client:
+        await client.wait_for_workers()
+        result = await client.run(graph)
+        items = result.history["outputs"]["1"]["audio"]
+        assert [(item["filename"], item["subfolder"], item["type"]) for item in items] == [
+            ("sound_00001_.flac", "sub", "output"),
+            ("sound_00002_.flac", "sub", "output"),
+        ]
+        content = await client.image(items[1])
+    assert content.startswith(b"fLaC")
+    assert b"V3Sounds" in content
+
+
+async def test_stopped_prompt_ends_an_async_node_that_tells_how_far_it_is(v3: RunningServer) -> None:
+    graph = {"1": node("V3Waits", seed=1), "9": node("V3Reports", value=["1", 0])}
+    async with Client(v3.url) as client:
+        await client.wait_for_workers()
+        prompt_id = await client.submit(graph)
+        async for message in client.socket:
+            if message.type is aiohttp.WSMsgType.TEXT and json.loads(message.data)["type"] == "progress":
+                break
+        await client.post("/interrupt", {})
+        result = await client.listen(prompt_id)
+    assert result.outcome == "execution_interrupted"

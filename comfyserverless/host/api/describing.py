@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from enum import Enum
 from typing import Any
 
 from comfyserverless.core.dynamic_inputs import expand
@@ -12,6 +11,7 @@ from comfyserverless.core.hosting import InputInfo, NodeInfo, OutputInfo, Valida
 from comfyserverless.host.api.io.info import object_info
 from comfyserverless.host.api.io.node import ComfyNode
 from comfyserverless.host.api.io.schema import Schema
+from comfyserverless.host.jsonsafe import json_safe
 
 
 def is_v3(cls: Any) -> bool:
@@ -34,7 +34,7 @@ def describe_v3(
     display_name: under which the class is registered. Raises whatever the class's define_schema raises.
     """
     schema = cls.GET_SCHEMA()
-    info = _tree(object_info(schema, cls.RELATIVE_PYTHON_MODULE or "nodes"))
+    info = json_safe(object_info(schema, cls.RELATIVE_PYTHON_MODULE or "nodes"))
     info["name"] = name or schema.node_id
     info["display_name"] = schema.display_name or display_name
     return NodeInfo(
@@ -72,7 +72,7 @@ def _submitted(schema: Schema, submitted: Mapping[str, Any]) -> tuple[InputInfo,
 
 
 def _input(name: str, kind: Any, options: Mapping[str, Any], section: str) -> InputInfo:
-    return InputInfo(name, _tree(kind), _tree(dict(options)), section, _matches_any(kind))
+    return InputInfo(name, json_safe(kind), json_safe(dict(options)), section, _matches_any(kind))
 
 
 def _output(output: Any) -> OutputInfo:
@@ -100,26 +100,3 @@ def _validator(cls: type[ComfyNode]) -> ValidatorInfo:
 def _matches_any(kind: Any) -> bool:
     """Tell whether a type object says that it differs from nothing."""
     return isinstance(kind, str) and not (kind != "\0no such type")  # noqa: SIM202  `!=` is what packs override
-
-
-def _tree(value: Any) -> Any:
-    """Return a description as a value tree: what has no form of its own becomes text."""
-    if isinstance(value, Enum):
-        return _tree(value.value)
-    if isinstance(value, Mapping):
-        return {str(key): _tree(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_tree(item) for item in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return _exact(value)
-    return str(value)
-
-
-def _exact(value: Any) -> Any:
-    """Return a literal as one of Python's own types: packs use subclasses of them."""
-    if value is None or isinstance(value, bool):
-        return value
-    for kind in (int, float):
-        if isinstance(value, kind):
-            return kind(value)
-    return str.__str__(value)

@@ -7,7 +7,7 @@ from comfy_api.latest import ComfyAPI, ComfyExtension, io
 from .dynamic import AutogrowSum, ComboMode, LazyRows
 from .flow import Blocks, BlocksItem, Expands, Switch
 from .plain import AsyncAdd, Checked, Counted, Fingerprint, Hidden, Lists, StatefulTry
-from .showing import Previews, Reports
+from .showing import Previews, Reports, Sounds, Waits
 
 LOADED: list[str] = []
 
@@ -38,8 +38,10 @@ class Extension(ComfyExtension):
             Lists,
             Previews,
             Reports,
+            Sounds,
             StatefulTry,
             Switch,
+            Waits,
         ]
 
 

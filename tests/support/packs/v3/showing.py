@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import torch
 from comfy_api.latest import ComfyAPI, ComfyAPISync, io, ui
 
@@ -27,6 +29,34 @@ class Previews(io.ComfyNode):
         await api.execution.set_progress(1, 2)
         await api.execution.set_progress(2, 2, preview_image=image)
         return io.NodeOutput(image, ui=ui.PreviewImage(image, cls=cls))
+
+
+class Waits(io.ComfyNode):
+    """Tell how far it is until somebody stops it; a minute at most."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(node_id="V3Waits", inputs=[io.Int.Input("seed")], outputs=[io.Int.Output()])
+
+    @classmethod
+    async def execute(cls, seed: int) -> io.NodeOutput:
+        for step in range(1200):
+            await api.execution.set_progress(step, 1200)
+            await asyncio.sleep(0.05)
+        return io.NodeOutput(seed)
+
+
+class Sounds(io.ComfyNode):
+    """Let the page play silence."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        return io.Schema(node_id="V3Sounds", inputs=[], outputs=[], is_output_node=True)
+
+    @classmethod
+    def execute(cls) -> io.NodeOutput:
+        audio = {"waveform": torch.zeros(2, 1, 4410), "sample_rate": 44100}
+        return io.NodeOutput(ui=ui.AudioSaveHelper.get_save_audio_ui(audio, "sub/sound", cls))
 
 
 class Reports(io.ComfyNode):
