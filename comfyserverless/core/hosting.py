@@ -19,7 +19,8 @@ Notices (host -> control):
 - `loading` {pack: name, or "" when all are loaded}, before each pack is imported: whose import it is if the
   host dies. - `catalog`, once after loading: `Catalog` as a tree.
 - `progress` {value, maximum, node_id, preview bytes or None}. - `text` {text, node_id}.
-- `send` {event, data: JSON text, or bytes of a binary event, client_id}.
+- `send` {event, data: JSON text, or bytes of a binary event, client_id, tenant, "" outside of anything that is
+  done for one}.
 - `metadata` {extra_pnginfo: JSON text}: a node has changed what is saved in files.
 """
 
@@ -28,6 +29,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+
+SERVED_HEADER = "X-Comfyserverless-Served"
+"""Control -> node host, in each request that is passed on to a route of a pack: {tenant, places {kind: folder}}
+as JSON, of who has sent it."""
 
 
 class FolderInfo(msgspec.Struct, frozen=True):

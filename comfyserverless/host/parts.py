@@ -15,7 +15,11 @@ from typing import Any
 from comfyserverless.core.hosting import Catalog, HostPlan
 from comfyserverless.host.settings import install_settings
 
-PART_MODULES: tuple[str, ...] = ("comfyserverless.host.api.part", "comfyserverless.host.models.part")
+PART_MODULES: tuple[str, ...] = (
+    "comfyserverless.host.api.part",
+    "comfyserverless.host.models.part",
+    "comfyserverless.host.web.part",
+)
 """Where the parts are, dotted, in the order in which they are attached."""
 
 

@@ -98,6 +98,11 @@ class Gate:
         place = place_of(origin)
         return place[0] is None or place != place_of(f"//{headers.get('Host', '')}")
 
+    def operators(self) -> list[TenantId]:
+        """List the tenants that may see what concerns all."""
+        accounts = self.book.accounts().values()
+        return [account.tenant for account in accounts if account.is_operator and not account.is_disabled]
+
     def wait_s(self, address: str) -> float:
         """Return how long an address has to wait before it may try another login."""
         return self._throttle.wait_s(address, time.monotonic())
@@ -139,7 +144,8 @@ def _token_of(request: web.Request) -> str | None:
 
 def _has_effect(request: web.Request) -> bool:
     """Tell whether another site must not send a request in the user's name: it changes or listens."""
-    return request.method not in _SAFE_METHODS or request.path in _SOCKET_PATHS
+    is_socket = request.path in _SOCKET_PATHS or request.headers.get("Upgrade", "").lower() == "websocket"
+    return request.method not in _SAFE_METHODS or is_socket
 
 
 def identity_of(request: web.Request) -> Identity:

@@ -10,13 +10,27 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from comfyserverless.control.accounts.tenants import Tenants
+from comfyserverless.control.files import FolderPaths
 from comfyserverless.core.config import ServerConfig
 from comfyserverless.core.ids import TenantId
 from comfyserverless.server import border
 from comfyserverless.server.access import Gate, access_guard, private_headers, request_limit
 from comfyserverless.server.ending import watch
+from comfyserverless.server.hosting.messages import PackMessages
+from comfyserverless.server.hosting.packs import PACKS, Packs, pack_routes
 from comfyserverless.server.journal import Journal
-from comfyserverless.server.keys import CONFIG, ENGINE, GATE, HUB, LOGS, REQUESTS, TENANTS, WEB_FOLDERS
+from comfyserverless.server.keys import (
+    CONFIG,
+    ENGINE,
+    GATE,
+    HUB,
+    LOGS,
+    REQUESTS,
+    TENANTS,
+    WEB_FOLDERS,
+    files_of,
+    tenant_of,
+)
 from comfyserverless.server.logs import LogTape, log_message
 from comfyserverless.server.observing.requests import RequestMetrics, counting
 from comfyserverless.server.observing.scraping import Scraper
@@ -51,7 +65,9 @@ def build_app(
     """Build the application. The engine is subscribed to, not started or stopped, by it."""
     gate = None if tenants.book is None else Gate(tenants.book, config.accounts, config.cors_origin)
     requests = RequestMetrics(engine.metrics.registry)
-    middlewares = [counting(requests), *_middlewares(config, gate)]
+    packs = Packs(engine.hosting, has_accounts=gate is not None)
+    passing_on = pack_routes(packs, _sender_of, page.FILE_HANDLERS)
+    middlewares = [counting(requests), *_middlewares(config, gate), passing_on]
     app = web.Application(middlewares=middlewares, client_max_size=config.max_upload_bytes)
     app[REQUESTS] = requests
     app[CONFIG] = config
@@ -60,6 +76,7 @@ def build_app(
     app[HUB] = SocketHub(system.server_features(config))
     app[LOGS] = logs or LogTape()
     app[WEB_FOLDERS] = page.own_web_folders()
+    app[PACKS] = packs
     settings.set_up(app)
     dashboard.set_up(app)
     webhooks.set_up(app)
@@ -72,6 +89,9 @@ def build_app(
     app.add_routes([*health.ROUTES, *jobs.ROUTES, *system.INTERNAL_ROUTES, *page.ASSET_ROUTES])
     app.add_routes([*dashboard.PAGE_ROUTES, *library.FILE_ROUTES, *page.FILE_ROUTES])
     app.cleanup_ctx.append(_fan_out)
+    messages = PackMessages(app[HUB], None if gate is None else gate.operators)
+    engine.hosting.host.listen("send", messages.on_send)
+    app.on_cleanup.append(_close_packs)
     app.on_shutdown.append(_close_sockets)
     app.on_response_prepare.append(border.cache_headers)
     app.on_response_prepare.append(border.cross_origin_headers(config))
@@ -108,6 +128,15 @@ async def _fan_out(app: web.Application) -> AsyncIterator[None]:
     logs.listen(None)
     for unsubscribe in ways_out:
         unsubscribe()
+
+
+def _sender_of(request: web.Request) -> tuple[TenantId, FolderPaths]:
+    """Tell of which tenant a request is, and what files it sees."""
+    return tenant_of(request), files_of(request)
+
+
+async def _close_packs(app: web.Application) -> None:
+    await app[PACKS].close()
 
 
 async def _close_sockets(app: web.Application) -> None:

@@ -212,6 +212,10 @@ class SocketHub:
         """Return the tenants with an open socket."""
         return {socket.tenant for socket in self._writers}
 
+    def owners(self, sid: str) -> list[TenantId]:
+        """List the tenants that have a socket of this id."""
+        return [tenant for tenant, known in self._by_id if known == sid]
+
     def cut_off(self, tenant: TenantId) -> None:
         """Close a tenant's sockets: its account has ended."""
         for socket in list(self._writers):

@@ -36,14 +36,27 @@ ACTIVE = (RunStatus.PENDING, RunStatus.RUNNING)
 
 @dataclass(slots=True)
 class FakeHosting:
-    """Stand in for the packs of a server: entries of their classes by name, and which were renamed."""
+    """Stand in for the packs of a server: entries of their classes by name, and which were renamed.
+
+    catalog: what they bring, if it is more than that; answers: kind of a question -> what answers it; listeners:
+    to notices, by kind.
+    """
 
     infos: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     replacements: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    catalog: Catalog | None = None
+    answers: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
+    listeners: dict[str, Callable[[Any, Any], None]] = field(default_factory=dict)
 
-    async def loaded(self) -> Catalog:
+    async def loaded(self, within_s: float = 0.0) -> Catalog:
         classes = {name: NodeInfo(name, (), (), {}, dict(info)) for name, info in self.infos.items()}
-        return Catalog((), classes, replacements=self.replacements)
+        return self.catalog or Catalog((), classes, replacements=self.replacements)
+
+    async def ask(self, kind: str, payload: Any, within_s: float = 0.0) -> Any:
+        return self.answers[kind](payload)
+
+    def listen(self, kind: str, listener: Callable[[Any, Any], None]) -> None:
+        self.listeners[kind] = listener
 
     @property
     def host(self) -> FakeHosting:

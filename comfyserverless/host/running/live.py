@@ -99,7 +99,8 @@ class LiveBridge:
             body: str | bytes = bytes(data)
         else:
             body = json.dumps(data, default=_shown)
-        self._notice("send", {"event": event, "data": body, "client_id": client_id})
+        tenant = self.call.tenant if current() else ""
+        self._notice("send", {"event": event, "data": body, "client_id": client_id, "tenant": tenant})
 
     def throw_if_interrupted(self) -> None:
         """Raise InterruptProcessingException if the prompt of this call was stopped."""

@@ -13,6 +13,7 @@ import msgspec
 
 from comfyserverless.core import values as trees
 from comfyserverless.core.messages import FromWorker, HostAnswer, HostQuestion
+from comfyserverless.host.bridge import CallInfo
 from comfyserverless.host.contract import ClassEntry, HiddenValues, contract_of
 from comfyserverless.host.jsonsafe import json_safe
 from comfyserverless.host.loading.registry import ClassRegistry
@@ -66,14 +67,14 @@ class Questions:
             with self._served(payload):
                 given = trees.encode(answer(payload))
             self._send(HostAnswer(question.id, given))
-        except (Exception, SystemExit) as exc:  # noqa: BLE001 - custom-node call: a question always gets its answer
+        except (Exception, SystemExit) as exc:  # noqa: BLE001 - custom-node call: it always gets an answer
             log.warning("question %s failed: %s: %s", question.kind, type(exc).__name__, exc)
             self._send(HostAnswer(question.id, b"", f"{type(exc).__name__}: {exc}"))
 
     def _served(self, payload: Any) -> Any:
         """Make the tenant that a question is asked for the one whose folders are seen."""
         about = payload.get("about") if isinstance(payload, dict) else None
-        call = self._bridge.call
+        call = CallInfo(tenant=str((about or {}).get("tenant", "")))
         places = places_of((about or {}).get("places") or {}, self._bridge.places)
         return executing(Call(Running(call, places, lambda: False), call))
 

@@ -15,7 +15,8 @@ from aiohttp import web
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.server.bodies import encode_json, json_response
 from comfyserverless.server.disk import resolve_inside
-from comfyserverless.server.keys import ENGINE, files_of
+from comfyserverless.server.hosting.packs import PACKS
+from comfyserverless.server.keys import files_of
 from comfyserverless.server.numbers import whole_number
 from comfyserverless.server.pictures import encode_thumbnail, in_picture_thread
 from comfyserverless.server.safetensors import cover_image, read_metadata
@@ -49,16 +50,16 @@ def describe_nodes(files: FolderPaths, names: tuple[str, ...] | None = None) -> 
 async def show_nodes(request: web.Request) -> web.Response:
     """Describe all node classes, with the files that are there now as choices; waits for packs to be loaded."""
     files = files_of(request)
-    packs = await request.app[ENGINE].hosting.object_info(files)
-    body = await asyncio.to_thread(lambda: encode_json({**packs, **describe_nodes(files)}))
+    theirs = await request.app[PACKS].object_info(files)
+    body = await asyncio.to_thread(lambda: encode_json({**theirs, **describe_nodes(files)}))
     return web.Response(body=body, content_type="application/json", charset="utf-8")
 
 
 async def show_node(request: web.Request) -> web.Response:
     """Describe one node class, `{}` if there is none of that name."""
     files, name = files_of(request), request.match_info["node_class"]
-    found = await asyncio.to_thread(describe_nodes, files, (name,))
-    return json_response(found or await request.app[ENGINE].hosting.object_info(files, name))
+    own = await asyncio.to_thread(describe_nodes, files, (name,))
+    return json_response(own or await request.app[PACKS].object_info(files, name))
 
 
 async def list_embeddings(request: web.Request) -> web.Response:

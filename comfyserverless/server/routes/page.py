@@ -14,6 +14,7 @@ from aiohttp import web
 from comfyserverless.demo.places import web_folder
 from comfyserverless.server.bodies import json_response
 from comfyserverless.server.disk import is_file, resolve_inside, serve_file
+from comfyserverless.server.hosting.packs import PACKS
 from comfyserverless.server.keys import WEB_FOLDERS
 
 OWN_PACK = "comfyserverless"
@@ -50,9 +51,12 @@ async def show_extension_file(request: web.Request) -> web.StreamResponse:
     """Serve a file of a pack's page extension, or of the page's own ones."""
     pack, path = request.match_info["pack"], request.match_info["path"]
     folder = request.app[WEB_FOLDERS].get(pack)
-    if folder is None:
-        return _serve_below(page_folder(), f"{_EXTENSIONS}/{pack}/{path}")
-    return _serve_below(folder, path)
+    if folder is not None:
+        return _serve_below(folder, path)
+    answer = _serve_below(page_folder(), f"{_EXTENSIONS}/{pack}/{path}")
+    if answer.status == web.HTTPNotFound.status_code:
+        folder = (await request.app[PACKS].web_folders()).get(pack)
+    return answer if folder is None else _serve_below(folder, path)
 
 
 def _serve_below(folder: Path | str, name: str) -> web.StreamResponse:
@@ -64,20 +68,22 @@ def _serve_below(folder: Path | str, name: str) -> web.StreamResponse:
 
 async def list_extensions(request: web.Request) -> web.Response:
     """List the scripts that the page imports."""
-    folders = request.app[WEB_FOLDERS]
-    return json_response(await asyncio.to_thread(_extension_urls, dict(folders)))
+    own = request.app[WEB_FOLDERS]
+    folders = {**await request.app[PACKS].web_folders(), **own}
+    return json_response(await asyncio.to_thread(_extension_urls, folders))
 
 
 def _extension_urls(folders: dict[str, Path]) -> list[str]:
     core = Path(page_folder()) / _EXTENSIONS
     urls = [f"/{_EXTENSIONS}/{name}" for name in _scripts_below(core)]
     for pack, folder in folders.items():
-        urls += [f"/{_EXTENSIONS}/{quote(pack)}/{name}" for name in _scripts_below(folder)]
+        urls += [f"/{_EXTENSIONS}/{quote(pack)}/{quote(name)}" for name in _scripts_below(folder)]
     return urls
 
 
 def _scripts_below(folder: Path) -> list[str]:
-    return [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.js"))]
+    names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*.js")) if path.is_file()]
+    return [name for name in names if resolve_inside(folder, name) is not None]
 
 
 async def refuse_assets(request: web.Request) -> web.Response:
@@ -99,6 +105,9 @@ ASSET_ROUTES = tuple(
     web.route(method, path, refuse_assets) for path, methods in _ASSET_PATHS.items() for method in methods
 )
 """Routes below /api only."""
+
+FILE_HANDLERS = frozenset((show_file, show_extension_file))
+"""They take any path: what they have not, a pack may have a route for."""
 
 FILE_ROUTES = (
     web.get("/", show_index),

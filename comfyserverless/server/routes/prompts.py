@@ -17,7 +17,8 @@ from comfyserverless.server.access import identity_of
 from comfyserverless.server.bodies import BodyError, encode_json, json_response, read_object
 from comfyserverless.server.border import prompt_error
 from comfyserverless.server.content.replacements import class_of, replaced
-from comfyserverless.server.keys import ENGINE, tenant_of
+from comfyserverless.server.hosting.packs import PACKS
+from comfyserverless.server.keys import ENGINE, files_of, tenant_of
 from comfyserverless.server.numbers import whole_number
 from comfyserverless.server.records import history_record, queue_item, shown_number
 from comfyserverless.server.routes.library import find_replacements
@@ -44,6 +45,7 @@ def prompt_ids(value: Any) -> list[PromptId]:
 async def submit(request: web.Request) -> web.Response:
     """Validate and enqueue a prompt."""
     body = await read_object(request)
+    body = await request.app[PACKS].edited(body, tenant_of(request), files_of(request))
     if "prompt" not in body:
         return prompt_error("no_prompt", "No prompt provided", "No prompt provided")
     prompt_id = body.get("prompt_id")
