@@ -38,8 +38,8 @@ ACTIVE = (RunStatus.PENDING, RunStatus.RUNNING)
 class FakeHosting:
     """Stand in for the packs of a server: entries of their classes by name, and which were renamed.
 
-    catalog: what they bring, if it is more than that; answers: kind of a question -> what answers it; listeners:
-    to notices, by kind.
+    catalog: what they bring, if it is more than that; answers: kind of a question -> what answers it;
+    listeners: to notices, by kind.
     """
 
     infos: dict[str, Mapping[str, Any]] = field(default_factory=dict)
