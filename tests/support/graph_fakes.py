@@ -8,7 +8,7 @@ from typing import Any
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.ids import InvocationId, NodeId, TensorId, WorkerId
-from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS
+from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS, HOST_FUNCTIONS
 from comfyserverless.core.values import FileRef, Output, TensorRef, Value, select
 from comfyserverless.graph.declaration import (
     InputSpec,
@@ -24,6 +24,8 @@ from comfyserverless.graph.lowering import (
     StepProgress,
 )
 from comfyserverless.nodes.registry import BUILTIN, Registry
+
+_FUNCTIONS = {**BUILTIN_FUNCTIONS, **HOST_FUNCTIONS}
 
 TINY_FILES: Mapping[str, tuple[str, ...]] = {
     "checkpoints": (
@@ -135,7 +137,7 @@ class FakeContext:
         return HiddenInputs({"9": {"class_type": "X"}}, self.extra_pnginfo, NodeId(self.node_id))
 
     def emit(self, function: str, *, progress: StepProgress | None = None, **inputs: Value) -> Emitted:
-        declared = {port.name for port in BUILTIN_FUNCTIONS[function].inputs}
+        declared = {port.name for port in _FUNCTIONS[function].inputs}
         assert set(inputs) == declared, f"{function} takes {sorted(declared)}, was given {sorted(inputs)}"
         emitted = Emitted(InvocationId(f"{function}#{len(self.calls)}"))
         self.calls.append(Call(emitted.id, function, inputs, progress))

@@ -122,6 +122,10 @@ class Story:
     def join(self, worker: str = "w", gpu: int = 1, cpu: int = 1) -> list[Instruction]:
         return self.tell(WorkerJoined(WorkerId(worker), (("gpu", gpu), ("cpu", cpu)), self.now_s, CAUSE))
 
+    def join_host(self, worker: str = "h") -> list[Instruction]:
+        """Let a node host join."""
+        return self.tell(WorkerJoined(WorkerId(worker), (("pack", 1), ("async", 16)), self.now_s, CAUSE))
+
     def lose(self, worker: str = "w", silent_s: float = 0.0) -> list[Instruction]:
         return self.tell(WorkerLost(WorkerId(worker), self.now_s, CAUSE, silent_s))
 
