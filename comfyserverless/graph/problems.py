@@ -34,6 +34,13 @@ def problem(kind: str, message: str, details: str = "", extra: Mapping[str, Any]
     return {"type": kind, "message": message, "details": details, "extra_info": dict(extra or {})}
 
 
+def saved_workflow() -> Problem:
+    """Report a workflow as the page saves it, where a prompt is needed."""
+    message = "This is a workflow as the page saves it (`nodes`, `links`), not a prompt (nodes by id)"
+    details = "`comfyserverless run FILE --server URL` converts and runs it; so does the page"
+    return problem("invalid_prompt", message, details)
+
+
 def missing_node_type(node_id: str, class_type: Any, title: str, known: Sequence[str]) -> Problem:
     """Report a node without a class, or of a class that is not among the known ones."""
     shown = class_type if isinstance(class_type, str) else None

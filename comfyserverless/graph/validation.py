@@ -18,6 +18,7 @@ from comfyserverless.graph.plan import Constant, Link, Plan, PlanNode, Validatio
 from comfyserverless.graph.problems import Problem
 from comfyserverless.graph.questions import Answers
 from comfyserverless.graph.walk import Verdict, Walker, is_slot
+from comfyserverless.graph.workflows.kinds import is_saved_workflow
 
 #: How many (node, dependent output) pairs an answer holds at most; real prompts have a handful.
 _MAX_DEPENDENTS = 20_000
@@ -42,6 +43,8 @@ def validate(
     """
     if not isinstance(prompt, dict):
         return Validation(None, _not_a_prompt(prompt))
+    if is_saved_workflow(prompt):
+        return Validation(None, problems.saved_workflow())
     reading = _Reading(declarations, overrides or {}, answers or {})
     for node_id, node in prompt.items():
         refusal = reading.classify(node_id, node)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from comfyserverless.graph.workflows.document import WorkflowError
 from comfyserverless.graph.workflows.embedded.texts import FORMATS, embedded_texts
-
-Kind = Literal["api", "ui"]
-"""`api`: nodes by id, as in a prompt; `ui`: what the page saves."""
+from comfyserverless.graph.workflows.kinds import Kind, kind_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +19,6 @@ class WorkflowFile:
     kind: Kind
     content: dict[str, Any]
     workflow: dict[str, Any] | None = None
-
-
-def kind_of(content: Any) -> Kind | None:
-    """Tell what a JSON value is, None if it is neither."""
-    if not isinstance(content, Mapping):
-        return None
-    if isinstance(content.get("nodes"), list):
-        return "ui"
-    if any(isinstance(node, Mapping) and "class_type" in node for node in content.values()):
-        return "api"
-    return None
 
 
 def read_file(data: bytes, name: str) -> WorkflowFile:

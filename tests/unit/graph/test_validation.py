@@ -516,3 +516,11 @@ def test_any_literal_in_a_valid_graph_gets_an_answer(data: st.DataObject) -> Non
     name = data.draw(st.sampled_from(sorted(prompt[node_id]["inputs"])))
     prompt[node_id]["inputs"][name] = data.draw(_JSON | _LINK)
     assert_is_an_answer(prompt)
+
+
+def test_workflow_of_the_page_is_told_from_a_prompt() -> None:
+    found = check({"version": 0.4, "nodes": [{"id": 1, "type": "KSampler"}], "links": []})
+    assert found.error is not None
+    assert found.error["type"] == "invalid_prompt"
+    assert "as the page saves it" in found.error["message"]
+    assert "comfyserverless run" in found.error["details"]

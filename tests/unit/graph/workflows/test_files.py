@@ -16,7 +16,8 @@ from PIL import Image, PngImagePlugin
 
 from comfyserverless.graph.workflows.document import WorkflowError
 from comfyserverless.graph.workflows.embedded.texts import embedded_texts
-from comfyserverless.graph.workflows.files import kind_of, read_file
+from comfyserverless.graph.workflows.files import read_file
+from comfyserverless.graph.workflows.kinds import kind_of
 
 PROMPT = {"1": {"class_type": "KSampler", "inputs": {"text": "größer"}}}
 SAVED = {"version": 0.4, "nodes": [], "links": []}
