@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.client import Client, RunResult
 from tests.support.server import RunningServer, ServerOptions
+from tests.support.tenants import add_tenant
 
 PACK = Path(__file__).parents[1] / "support" / "packs" / "v3"
 
@@ -310,3 +311,28 @@ async def test_stopped_prompt_ends_an_async_node_that_tells_how_far_it_is(v3: Ru
         await client.post("/interrupt", {})
         result = await client.listen(prompt_id)
     assert result.outcome == "execution_interrupted"
+
+
+async def test_files_of_one_tenant_are_in_folders_of_its_own(tmp_path: Path) -> None:
+    shutil.copytree(PACK, tmp_path / "custom_nodes" / "v3", ignore=shutil.ignore_patterns("__pycache__"))
+    tokens = {name: add_tenant(tmp_path, name) for name in ("alice", "bob")}
+    running = RunningServer.start(ServerOptions(tmp_path))
+    try:
+        async with (
+            Client(running.url, token=tokens["alice"]) as alice,
+            Client(running.url, token=tokens["bob"]) as bob,
+        ):
+            result = await alice.run({"1": node("V3Sounds"), "2": node("V3Previews", level=1.0)})
+            assert result.outcome == "execution_success"
+            (picture,) = result.images()
+            assert await alice.image(picture)
+            sounds = result.history["outputs"]["1"]["audio"]
+            assert await alice.image(sounds[0])
+            for entry in (picture, sounds[0]):
+                with pytest.raises(aiohttp.ClientResponseError, match="404"):
+                    await bob.image(entry)
+            # Bob's numbers begin at one: he does not even see how many files Alice has.
+            own = (await bob.run({"1": node("V3Sounds")})).history["outputs"]["1"]["audio"]
+            assert own[0]["filename"] == "sound_00001_.flac"
+    finally:
+        running.stop()
