@@ -12,7 +12,7 @@ from comfyserverless.functions.resampling import to_8bit
 from comfyserverless.host.api.media.codecs import require_av
 from comfyserverless.host.api.media.components import VideoComponents
 
-_CRF = 23
+DEFAULT_CRF = 23
 """How much H.264 may lose: 0 nothing, 51 the most."""
 
 
@@ -47,12 +47,12 @@ def read_components(container: Any, start_s: float, duration_s: float) -> VideoC
     return VideoComponents(images, rate, audio, dict(container.metadata))
 
 
-def write_components(container: Any, parts: VideoComponents) -> None:
+def write_components(container: Any, parts: VideoComponents, crf: float = DEFAULT_CRF) -> None:
     """Write pictures as H.264 and sound as AAC. Sides are cut to even numbers, as H.264 needs them."""
     av = require_av("saving a film")
     rate = Fraction(parts.frame_rate).limit_denominator(1 << 16)
     height, width = (int(side) // 2 * 2 for side in parts.images.shape[1:3])
-    stream = container.add_stream("libx264", rate=rate, options={"crf": str(_CRF)})
+    stream = container.add_stream("libx264", rate=rate, options={"crf": str(crf)})
     stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
     sound = None if parts.audio is None else _add_sound(container, parts)
     for picture in parts.images:

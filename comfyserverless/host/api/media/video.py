@@ -13,7 +13,7 @@ import torch
 
 from comfyserverless.host.api.media.codecs import require_av
 from comfyserverless.host.api.media.components import VideoCodec, VideoComponents, VideoContainer
-from comfyserverless.host.api.media.frames import read_components, video_stream, write_components
+from comfyserverless.host.api.media.frames import DEFAULT_CRF, read_components, video_stream, write_components
 
 Target = str | io.BytesIO
 
@@ -32,8 +32,12 @@ class VideoInput(ABC):
         format: VideoContainer = VideoContainer.AUTO,
         codec: VideoCodec = VideoCodec.AUTO,
         metadata: Mapping[str, Any] | None = None,
+        **settings: Any,
     ) -> None:
-        """Write the film; metadata: values that are kept as JSON texts. Raises ValueError for other formats."""
+        """Write the film; metadata: values that are kept as JSON texts.
+
+        settings: `crf`, how much may be lost (0..51). Raises ValueError for other formats and settings.
+        """
 
     def as_trimmed(
         self, start_time: float | None = None, duration: float | None = None, strict_duration: bool = False
@@ -163,6 +167,7 @@ class VideoFromFile(VideoInput):
         format: VideoContainer = VideoContainer.AUTO,
         codec: VideoCodec = VideoCodec.AUTO,
         metadata: Mapping[str, Any] | None = None,
+        **settings: Any,
     ) -> None:
         """Write the film: packet by packet if nothing but the metadata changes, else encoded again."""
         with self._open() as container:
@@ -174,10 +179,10 @@ class VideoFromFile(VideoInput):
                 VideoCodec(codec) is VideoCodec.AUTO
                 or str(video_stream(container).codec.name) == VideoCodec(codec).value
             )
-            if self._is_whole and has_kind and is_coded:
+            if self._is_whole and has_kind and is_coded and not known_settings(settings):
                 _copy(container, path, kinds, json_texts(metadata))
                 return
-        VideoFromComponents(self.get_components()).save_to(path, format, codec, metadata)
+        VideoFromComponents(self.get_components()).save_to(path, format, codec, metadata, **settings)
 
 
 class VideoFromComponents(VideoInput):
@@ -196,14 +201,25 @@ class VideoFromComponents(VideoInput):
         format: VideoContainer = VideoContainer.AUTO,
         codec: VideoCodec = VideoCodec.AUTO,
         metadata: Mapping[str, Any] | None = None,
+        **settings: Any,
     ) -> None:
         """Write an MP4 file with H.264. Raises ValueError for other formats."""
         VideoContainer(format), VideoCodec(codec)
+        crf = known_settings(settings).get("crf", DEFAULT_CRF)
         av = require_av("saving a film")
         texts = json_texts({**(self._components.metadata or {}), **(metadata or {})})
         with av.open(path, mode="w", format="mp4", options={"movflags": "use_metadata_tags"}) as container:
             container.metadata.update(texts)
-            write_components(container, self._components)
+            write_components(container, self._components, crf)
+
+
+def known_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a save that were given. Raises ValueError for those that are not known here."""
+    given = {name: value for name, value in settings.items() if value is not None}
+    unknown = sorted(set(given) - {"crf"})
+    if unknown:
+        raise ValueError(f"films are saved with crf only, not with {', '.join(unknown)}")
+    return given
 
 
 def json_texts(metadata: Mapping[str, Any] | None) -> dict[str, str]:

@@ -101,5 +101,6 @@ def test_versions_share_their_classes_and_missing_names_are_told(bridge: Remembe
     latest, first = module("comfy_api.latest"), module("comfy_api.v0_0_1")
     assert latest.io.ComfyNode is first.IO.ComfyNode
     assert latest.UI is latest.ui
+    assert latest.Input.Video is latest.Input.VideoInput
     with pytest.raises(AttributeError, match=r"comfyserverless has no comfy_api\.latest\.io\.Teapot"):
         _ = latest.io.Teapot

@@ -45,6 +45,11 @@ def test_words_for_formats_can_be_offered_and_unknown_ones_are_refused() -> None
         _film().save_to(io.BytesIO(), format="avi")  # type: ignore[arg-type]
 
 
+def test_settings_that_are_not_known_are_refused() -> None:
+    with pytest.raises(ValueError, match="not with bit_depth, color_space"):
+        _film().save_to(io.BytesIO(), crf=10, bit_depth=10, color_space="bt709")
+
+
 def test_saving_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
     with pytest.raises(RuntimeError, match="saving a film needs PyAV, which is not installed: pip install av"):

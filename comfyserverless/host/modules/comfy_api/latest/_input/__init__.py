@@ -4,5 +4,27 @@ from comfyserverless.host.api.media.kinds import AudioInput, CurveInput, ImageIn
 from comfyserverless.host.api.media.video import VideoInput
 from comfyserverless.host.missing import missing_names
 
-__all__ = ["AudioInput", "CurveInput", "ImageInput", "LatentInput", "MaskInput", "VideoInput"]
+Audio, Curve, Image, Latent, Mask, Video = (
+    AudioInput,
+    CurveInput,
+    ImageInput,
+    LatentInput,
+    MaskInput,
+    VideoInput,
+)
+
+__all__ = [
+    "Audio",
+    "AudioInput",
+    "Curve",
+    "CurveInput",
+    "Image",
+    "ImageInput",
+    "Latent",
+    "LatentInput",
+    "Mask",
+    "MaskInput",
+    "Video",
+    "VideoInput",
+]
 __getattr__ = missing_names("comfy_api.latest.Input")
