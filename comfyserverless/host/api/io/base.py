@@ -110,11 +110,9 @@ class Input(Described):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the options of `/object_info`: those that were set."""
-        options = {key: plain(getattr(self, name, None)) for name, key in OPTION_KEYS.items()}
-        return {
-            **{key: value for key, value in options.items() if value is not None},
-            **(self.extra_dict or {}),
-        }
+        given = vars(self)
+        options = {key: plain(given[name]) for name, key in OPTION_KEYS.items() if given.get(name) is not None}
+        return {**options, **(self.extra_dict or {})}
 
     def get_all(self) -> list[Input]:
         """Return this input and those within it."""
@@ -223,6 +221,8 @@ def comfytype(io_type: str, **kwargs: Any) -> Callable[[Cls], Cls]:
 
 def plain(value: Any) -> Any:
     """Return a setting as JSON has it: enumerations as their values, settings objects as dicts."""
+    if type(value) in (str, int, float, bool):
+        return value
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, list | tuple):
