@@ -61,6 +61,7 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         database=values.database(arguments.database),
         loads_packs=not arguments.disable_all_custom_nodes or bool(arguments.whitelist_custom_nodes),
         pack_whitelist=_whitelist(arguments),
+        pack_flags=values.pack_flags(arguments),
         argv=("comfyserverless", *values.without_addresses(argv)),
         address=arguments.listen.split(",")[0].strip(),
         port=arguments.port,

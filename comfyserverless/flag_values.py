@@ -125,6 +125,39 @@ def token_in_file(path: str) -> str:
     return token
 
 
+_SEEN_BY_PACKS = (
+    "listen",
+    "port",
+    "enable_cors_header",
+    "max_upload_size",
+    "enable_compress_response_body",
+    "base_directory",
+    "output_directory",
+    "input_directory",
+    "temp_directory",
+    "user_directory",
+    "preview_method",
+    "cache_classic",
+    "cache_none",
+    "disable_metadata",
+    "disable_all_custom_nodes",
+    "whitelist_custom_nodes",
+    "multi_user",
+    "verbose",
+)
+
+
+def pack_flags(arguments: argparse.Namespace) -> dict[str, object]:
+    """Return what packs find in `comfy.cli_args.args`: the flags that ComfyUI has, too, under its names."""
+    given = {name: getattr(arguments, name, None) for name in _SEEN_BY_PACKS}
+    plain = {
+        name: os.path.abspath(value) if isinstance(value, os.PathLike) else value
+        for name, value in given.items()
+        if value is not None
+    }
+    return {**plain, "cache_lru": arguments.cache_lru or 0}
+
+
 def without_addresses(argv: Sequence[str]) -> list[str]:
     """Return a command line that may be shown: addresses of databases may hold a password."""
     return [_ADDRESS.sub(r"\1...", argument) for argument in argv]

@@ -231,3 +231,14 @@ def test_command_is_required(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main([])
     assert "serve" in capsys.readouterr().err
+
+
+def test_packs_see_the_flags_that_comfyui_has_and_no_other(tmp_path: Path) -> None:
+    made = config(
+        "--base-directory", str(tmp_path), "--preview-method", "auto", "--database", "postgresql://u:p@h/n"
+    )
+    seen = made.engine.pack_flags
+    assert (seen["base_directory"], seen["preview_method"], seen["cache_lru"]) == (str(tmp_path), "auto", 0)
+    assert seen["disable_metadata"] is False
+    assert "output_directory" not in seen
+    assert "u:p" not in str(seen)

@@ -118,7 +118,8 @@ class Tell:
         server = PromptServer.instance
         sid = server.client_id if to_client else None
         server.send_sync("web_nodes/told", {"text": text, "node": unique_id}, sid)
-        server.send_sync(77, text.encode(), sid)
+        if text.startswith("to "):  # the page complains of kinds that it does not know
+            server.send_sync(77, text.encode(), sid)
         bar = comfy.utils.ProgressBar(3)
         for step in range(3):
             bar.update_absolute(step + 1, 3, ("JPEG", Image.new("RGB", (64, 32), (80 * step, 0, 0)), 32))
