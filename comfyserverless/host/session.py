@@ -52,7 +52,8 @@ class HostSession:
         self._bridge = LiveBridge(self._send, codec, places_of({"base": plan.settings.base, **plan.places}))
         bridge.install(self._bridge)
         self._parts: Parts = attach_all(plan)
-        executor = Executor(REGISTRY, codec, self._bridge)
+        self._loaded = threading.Event()
+        executor = Executor(REGISTRY, codec, self._bridge, self._loaded)
         self._questions = Questions(REGISTRY, executor.instances, self._bridge, self._send, self._parts.answers)
         self._lanes = Lanes(LANE_SLOTS, executor.run, self._send, lambda _: None)
         self._reporter = Reporter(self._device, store, _no_weights, link)
@@ -125,6 +126,7 @@ class HostSession:
                 catalog = change(catalog)
             except Exception:
                 log.exception("a part of the node host failed")
+        self._loaded.set()
         self._bridge.notice("catalog", json_safe(msgspec.to_builtins(catalog)))
 
     def _begin(self, pack: str) -> None:

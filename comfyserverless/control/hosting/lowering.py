@@ -79,8 +79,8 @@ class PackNode:
     def _about(self, context: LoweringContext) -> dict[str, Any]:
         """Say what a call is about. The graph and the workflow are large: they go along only if asked for."""
         hidden, tags = context.hidden, set(self._info.hidden.values())
-        needs_graph = self._info.is_v3 or bool(tags & _PROMPT_TAGS)
-        needs_workflow = self._info.is_v3 or "EXTRA_PNGINFO" in tags
+        needs_graph = bool(tags & _PROMPT_TAGS)
+        needs_workflow = "EXTRA_PNGINFO" in tags
         lineage = hidden.lineage
         return {
             "prompt_id": hidden.prompt_id,

@@ -44,6 +44,7 @@ from comfyserverless.worker.lanes import Ticket
 log = logging.getLogger(__name__)
 
 _INTERRUPTED = "comfy.model_management.InterruptProcessingException"
+_LOOK_EVERY_S = 0.2
 LAZY_CHECK = "check_lazy_status"
 
 
@@ -60,9 +61,15 @@ class _Job:
 
 
 class Executor:
-    """Run invocations; `run` is called on the threads of lanes."""
+    """Run invocations; `run` is called on the threads of lanes.
 
-    def __init__(self, registry: ClassRegistry, codec: Codec, bridge: LiveBridge) -> None:
+    loaded: set when the packs are: calls wait for it, since a host that follows one that ended gets work at once.
+    """
+
+    def __init__(
+        self, registry: ClassRegistry, codec: Codec, bridge: LiveBridge, loaded: threading.Event
+    ) -> None:
+        self._loaded = loaded
         self._registry = registry
         self._codec = codec
         self._bridge = bridge
@@ -77,9 +84,10 @@ class Executor:
         _own_loop()
         running: Running | None = None
         fetched_s = 0.0
+        loading_s = self._wait_for_packs(ticket)
 
         def timing() -> Timing:
-            waited_s = running.waited_s if running else 0.0
+            waited_s = loading_s + (running.waited_s if running else 0.0)
             compute_s = time.perf_counter() - begin_s - fetched_s - waited_s
             return Timing(0.0, max(0.0, compute_s), fetched_s, waited_s)
 
@@ -87,9 +95,10 @@ class Executor:
             with torch.inference_mode():
                 job = self._read(run, ticket)
                 running = job.running
-                fetched_s = time.perf_counter() - begin_s
+                fetched_s = time.perf_counter() - begin_s - loading_s
                 answers = self._answers(job, run.lane == "async")
-            self._tell_changes(job)
+            if "EXTRA_PNGINFO" in job.hidden.tags.values():
+                self._tell_changes(job)
             outputs = trees.encode({"answers": answers})
             if not ticket.commit():
                 self._codec.free(trees_refs(answers))
@@ -99,6 +108,13 @@ class Executor:
             if ticket.is_cancelled():
                 return InvocationCancelled(run.invocation, timing())
             return self._failed(run, exc, timing())
+
+    def _wait_for_packs(self, ticket: Ticket) -> float:
+        """Wait until the packs are loaded, or the call is cancelled; returns the seconds that it took."""
+        begin_s = time.perf_counter()
+        while not self._loaded.wait(_LOOK_EVERY_S) and not ticket.is_cancelled():
+            pass
+        return time.perf_counter() - begin_s
 
     def _read(self, run: RunInvocation, ticket: Ticket) -> _Job:
         inputs = trees.decode(run.inputs)
@@ -176,7 +192,7 @@ class Executor:
         return job.contract.arguments(job.entry, job.method, job.calls[index], job.hidden)
 
     def _tell_changes(self, job: _Job) -> None:
-        changed = self._prompts.changed_metadata(job.running.info.prompt_id)
+        changed = self._prompts.changed_metadata(job.running.info)
         if changed is not None:
             self._bridge.metadata(InvocationId(job.running.info.invocation), changed)
 
@@ -228,4 +244,4 @@ async def _wait_for(awaitable: Any) -> Any:
 async def _watch(running: Running) -> None:
     """Return when the invocation is cancelled."""
     while not running.is_cancelled():  # noqa: ASYNC110 - asked of another thread
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(_LOOK_EVERY_S)

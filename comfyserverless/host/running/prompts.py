@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from comfyserverless.host.bridge import CallInfo
 from comfyserverless.host.dynprompt import DynamicPrompt
 
 _KEPT = 16
@@ -19,34 +20,35 @@ class PromptShare:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: prompt id -> (graph, extra_pnginfo, its JSON when it came), the latest last.
-        self._prompts: OrderedDict[str, tuple[dict[str, Any], Any, str]] = OrderedDict()
+        #: tenant, prompt id -> (graph, extra_pnginfo, its JSON when it came), the latest last.
+        self._prompts: OrderedDict[tuple[str, str], tuple[dict[str, Any], Any, str]] = OrderedDict()
 
     def of(self, about: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
         """Return the graph and the extra_pnginfo of a prompt, for the first of its calls those that it
         brought."""
-        prompt_id = str(about.get("prompt_id", ""))
+        key = (str(about.get("tenant", "default")), str(about.get("prompt_id", "")))
         graph, extra = about.get("prompt") or {}, about.get("extra_pnginfo")
         with self._lock:
-            found = self._prompts.get(prompt_id)
+            found = self._prompts.get(key)
             if found is None or (graph and not found[0]) or (extra is not None and found[1] is None):
                 found = (copy.deepcopy(dict(graph)), copy.deepcopy(extra), _text(extra))
-                self._prompts[prompt_id] = found
-            self._prompts.move_to_end(prompt_id)
+                self._prompts[key] = found
+            self._prompts.move_to_end(key)
             while len(self._prompts) > _KEPT:
                 self._prompts.popitem(last=False)
         return found[0], found[1]
 
-    def changed_metadata(self, prompt_id: str) -> Any:
+    def changed_metadata(self, info: CallInfo) -> Any:
         """Return the extra_pnginfo of a prompt if a node has changed it since the last time, else None."""
+        key = (info.tenant, info.prompt_id)
         with self._lock:
-            found = self._prompts.get(prompt_id)
+            found = self._prompts.get(key)
             if found is None or found[1] is None:
                 return None
             text = _text(found[1])
             if text == found[2]:
                 return None
-            self._prompts[prompt_id] = (found[0], found[1], text)
+            self._prompts[key] = (found[0], found[1], text)
             return found[1]
 
 

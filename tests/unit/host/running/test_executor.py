@@ -1,0 +1,253 @@
+"""Running calls of nodes: instances, threads, errors, interruption."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+from comfyserverless.core import messages as wire
+from comfyserverless.core import values as trees
+from comfyserverless.core.ids import InvocationId, WorkerId
+from comfyserverless.core.modelfn import Lane
+from comfyserverless.dataplane.shared_memory import SharedMemoryArena
+from comfyserverless.dataplane.store import TensorStore
+from comfyserverless.host import bridge
+from comfyserverless.host.bridge import InterruptProcessingException, Places
+from comfyserverless.host.contract import ClassEntry
+from comfyserverless.host.loading.registry import ClassRegistry
+from comfyserverless.host.running.executor import Executor
+from comfyserverless.host.running.live import LiveBridge
+from comfyserverless.host.values import Codec, ObjectStore
+from comfyserverless.worker.lanes import Ticket
+
+HOST = WorkerId("host.0")
+TAGS = {"extra": "EXTRA_PNGINFO"}
+
+
+class Node:
+    """What test nodes share."""
+
+    FUNCTION = "run"
+    RETURN_TYPES: ClassVar[tuple[str, ...]] = ("INT",)
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {}}
+
+
+class Rig:
+    """An executor with what it says to the control process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = TensorStore(HOST, SharedMemoryArena(str(folder / "arena"), 1 << 16))
+        self.said: list[wire.FromWorker] = []
+        self.bridge = LiveBridge(self.said.append, Codec(self.store, ObjectStore(HOST)), Places(*[folder] * 5))
+        self.registry = ClassRegistry()
+        self.loaded = threading.Event()
+        self.loaded.set()
+        self.cancelled = threading.Event()
+        self.executor = Executor(self.registry, Codec(self.store, ObjectStore(HOST)), self.bridge, self.loaded)
+
+    def add(self, run: Callable[..., Any], **attributes: Any) -> None:
+        """Register the class `Stub`."""
+        cls = type("Stub", (Node,), {"run": run, **attributes})
+        self.registry.add(ClassEntry("Stub", cls, "custom_nodes.p", "Stub"))
+
+    def call(self, *calls: dict[str, Any], lane: Lane = "pack", **about: Any) -> wire.FromWorker:
+        """Run calls of the node 5."""
+        inputs = {
+            "node": {"id": "5", "class_type": "Stub", "python_module": "custom_nodes.p"},
+            "method": "execute",
+            "calls": list(calls or ({},)),
+            "about": {"tenant": "t", "prompt_id": "p", **about},
+        }
+        message = wire.RunInvocation(InvocationId("p/5/0"), "pack.call", lane, trees.encode(inputs))
+        return self.executor.run(message, Ticket(lambda: not self.cancelled.is_set(), self.cancelled.is_set))
+
+    def results(self, *calls: dict[str, Any], **how: Any) -> list[Any]:
+        """Run calls, and return their results."""
+        answer = self.call(*calls, **how)
+        assert isinstance(answer, wire.InvocationDone), answer
+        return [each["result"] for each in trees.decode(answer.outputs)["answers"]]
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(tmp_path)
+    before = bridge.install(made.bridge)
+    yield made
+    bridge.install(before)
+    made.store.close()
+
+
+def test_mapped_calls_share_the_instance_of_their_node(rig: Rig) -> None:
+    def run(self: Any, step: int) -> tuple[int]:
+        self.total = getattr(self, "total", 0) + step
+        return (self.total,)
+
+    rig.add(run)
+    assert rig.results({"step": 1}, {"step": 2}) == [[1], [3]]
+    assert rig.results({"step": 4}) == [[7]]
+    assert rig.results({"step": 4}, tenant="other") == [[4]]
+    rig.executor.instances.forget([("t", "5", "Stub")])
+    assert rig.results({"step": 4}) == [[4]]
+
+
+def test_calls_run_in_inference_mode_and_know_what_they_are(rig: Rig) -> None:
+    def run(self: Any) -> tuple[Any, ...]:
+        call = bridge.bridge().call
+        return torch.is_inference_mode_enabled(), call.node_id, call.tenant, call.list_index, call.class_type
+
+    rig.add(run)
+    assert rig.results({}, {}) == [[True, "5", "t", 0, "Stub"], [True, "5", "t", 1, "Stub"]]
+    assert bridge.bridge().call.node_id == ""
+
+
+def test_coroutines_run_together_in_inference_mode(rig: Rig) -> None:
+    async def run(self: Any, wait_s: float) -> tuple[Any, ...]:
+        await asyncio.sleep(wait_s)
+        return torch.is_inference_mode_enabled(), bridge.bridge().call.list_index
+
+    rig.add(run)
+    begin_s = time.perf_counter()
+    assert rig.results(*[{"wait_s": 0.05}] * 8, lane="async") == [[True, index] for index in range(8)]
+    assert time.perf_counter() - begin_s < 0.3
+
+
+def test_first_coroutine_that_fails_fails_the_node_and_ends_the_others(rig: Rig) -> None:
+    ended: list[str] = []
+
+    async def run(self: Any, wait_s: float) -> tuple[Any, ...]:
+        try:
+            await asyncio.sleep(wait_s)
+        except asyncio.CancelledError:
+            ended.append("cancelled")
+            raise
+        raise ValueError("first")
+
+    rig.add(run)
+    answer = rig.call({"wait_s": 0.01}, {"wait_s": 30.0}, lane="async")
+    assert isinstance(answer, wire.InvocationFailed)
+    assert (answer.exception_type, answer.message) == ("ValueError", "first")
+    assert ended == ["cancelled"]
+
+
+def test_error_shows_the_lines_of_the_pack_only(rig: Rig) -> None:
+    def run(self: Any) -> None:
+        raise KeyError("gone")
+
+    rig.add(run)
+    answer = rig.call()
+    assert isinstance(answer, wire.InvocationFailed)
+    assert answer.exception_type == "KeyError"
+    assert len(answer.traceback) == 1
+    assert 'raise KeyError("gone")' in answer.traceback[0]
+
+
+def test_cancelled_call_ends_where_it_reports_progress(rig: Rig) -> None:
+    def run(self: Any) -> tuple[int]:
+        rig.cancelled.set()
+        bridge.bridge().progress(1, 2)
+        return (1,)
+
+    rig.add(run)
+    assert isinstance(rig.call(), wire.InvocationCancelled)
+    assert rig.said == []
+
+
+def test_no_call_begins_once_it_is_cancelled(rig: Rig) -> None:
+    begun: list[int] = []
+
+    def run(self: Any, number: int) -> tuple[int]:
+        begun.append(number)
+        rig.cancelled.set()
+        return (number,)
+
+    rig.add(run)
+    assert isinstance(rig.call({"number": 1}, {"number": 2}), wire.InvocationCancelled)
+    assert begun == [1]
+
+
+def test_node_that_interrupts_stops_its_prompt_first(rig: Rig) -> None:
+    def run(self: Any) -> None:
+        raise InterruptProcessingException
+
+    rig.add(run)
+    answer = rig.call()
+    (request,) = rig.said
+    assert isinstance(request, wire.HostRequest)
+    assert (request.kind, request.invocation) == ("interrupt", "p/5/0")
+    assert isinstance(answer, wire.InvocationFailed)
+    assert answer.exception_type == "comfy.model_management.InterruptProcessingException"
+
+
+def test_change_of_the_workflow_is_told_before_the_answer(rig: Rig) -> None:
+    def run(self: Any, extra: dict[str, Any]) -> tuple[int]:
+        extra["seed"] = extra.get("seed", 0) + 1
+        return (extra["seed"],)
+
+    rig.add(run)
+    workflow = {"workflow": {"nodes": []}}
+    assert rig.results(extra_pnginfo=workflow, hidden=TAGS) == [[1]]
+    (notice,) = rig.said
+    assert isinstance(notice, wire.HostNotice)
+    assert notice.kind == "metadata"
+    assert '"seed": 1' in trees.decode(notice.payload)["extra_pnginfo"]
+    assert rig.results(extra_pnginfo=workflow, hidden=TAGS) == [[2]]
+
+
+def test_call_waits_for_packs_that_are_still_being_loaded(rig: Rig) -> None:
+    rig.loaded.clear()
+
+    def load() -> None:
+        rig.add(lambda self: (1,))
+        rig.loaded.set()
+
+    threading.Timer(0.05, load).start()
+    answer = rig.call()
+    assert isinstance(answer, wire.InvocationDone)
+    assert answer.timing.waited_s > 0.04
+    assert answer.timing.compute_s < 0.04
+
+
+def test_answer_of_the_server_is_waited_for_by_nobodys_account(rig: Rig) -> None:
+    def run(self: Any) -> tuple[Any, ...]:
+        return tuple(bridge.bridge().ask("run_node", {"class_type": "X", "inputs": {"picture": torch.ones(4)}}))
+
+    def answer() -> None:
+        (request,) = rig.said
+        assert isinstance(request, wire.HostRequest)
+        picture = trees.decode(request.payload)["inputs"]["picture"]
+        rig.bridge.reply(wire.HostReply(request.id, trees.encode([picture, 3])))
+
+    rig.add(run)
+    threading.Timer(0.05, answer).start()
+    done = rig.call()
+    assert isinstance(done, wire.InvocationDone)
+    assert done.timing.waited_s > 0.04
+    (result,) = [each["result"] for each in trees.decode(done.outputs)["answers"]]
+    assert torch.equal(rig.store.get(result[0]), torch.ones(4))
+    assert result[1] == 3
+
+
+def test_refusal_of_the_server_is_an_error_of_the_node(rig: Rig) -> None:
+    def run(self: Any) -> None:
+        bridge.bridge().ask("run_node", {"class_type": "X", "inputs": {}})
+
+    def refuse() -> None:
+        request = rig.said[0]
+        assert isinstance(request, wire.HostRequest)
+        rig.bridge.reply(wire.HostReply(request.id, b"", "PromptError", "there is no X"))
+
+    rig.add(run)
+    threading.Timer(0.02, refuse).start()
+    answer = rig.call()
+    assert isinstance(answer, wire.InvocationFailed)
+    assert (answer.exception_type, answer.message) == ("RuntimeError", "there is no X")
