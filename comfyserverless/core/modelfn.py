@@ -94,7 +94,8 @@ def _ports(words: str) -> tuple[Port, ...]:
 #   application  index into `applications`: the one that controlnet.run computes
 #   width,      latent.empty and image.scale: pixels; latent.upscale: latent cells (the node divides by 8);
 #   height      always above 0: the nodes resolve ComfyUI's 0 ("keep the ratio") before
-#   preview     in: `none` or `latent2rgb` (`none` for calls that do not end a step); out: JPEG bytes or None
+#   preview     in: `none` or `latent2rgb` (`none` for calls that do not end a step); out: bytes of
+#               a JPEG or PNG, or None; index: which image of a batch
 #   grow_by     pixels by which vae.encode_inpaint widens the noise mask
 #   x, y        where a part begins, in pixels; in latent.composite, as feather, in cells
 #   left ...    widths of the four sides in pixels
@@ -252,6 +253,7 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec(
                 "image.save_apng", "cpu", "images directory stem metadata frames_per_s compress_level", "files"
             ),
+            _spec("image.encode", "cpu", "images index", "preview"),
             _spec("image.save_deep", "cpu", "images directory stem metadata compress_level", "files"),
             _spec("text.save", "cpu", "text directory stem metadata", "files"),
             _spec("text.show", "cpu", "value limit", "text"),
@@ -260,6 +262,7 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec("latent.join", "cpu", "parts", "samples"),
             _spec("latent.pick", "cpu", "parts masks picks", "samples noise_mask"),
             _spec("image.pick", "cpu", "parts picks", "images"),
+            _spec("image.merge_tiles", "cpu", "parts boxes width height overlap", "images"),
             _spec("mask.scale", "cpu", "mask width height method crop", "mask"),
             _spec("image.erase", "cpu", "images mask", "images mask"),
             _spec("vae.plan_tiles", "gpu", "vae shape tile_size overlap is_decoding", "plan"),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from comfyserverless.functions.batches import joining
+from comfyserverless.functions.batches.mosaics import ImageMergeTiles
 from comfyserverless.functions.canvas import ImageCrop, ImageEmpty, ImageInvert, ImagePad
 from comfyserverless.functions.conditionings.changing import CondAverage, CondConcat, CondZero
 from comfyserverless.functions.control import ControlNetRun
@@ -24,6 +25,7 @@ from comfyserverless.functions.images.combining import (
     ImageSplitAlpha,
     ImageStitch,
 )
+from comfyserverless.functions.images.encoding import ImageEncode
 from comfyserverless.functions.images.erasing import ImageErase
 from comfyserverless.functions.images.filters import (
     ImageBlur,
@@ -189,6 +191,8 @@ FUNCTIONS: Mapping[str, ModelFn] = MappingProxyType(
             ImageSaveWebp(),
             ImageSaveApng(),
             ImageSaveDeep(),
+            ImageEncode(),
+            ImageMergeTiles(),
             *(make() for make in joining.FUNCTIONS),
             ImageErase(),
             VaePlanTiles(),

@@ -41,10 +41,16 @@ class Choices:
         return choices is None or value in choices
 
     def config(self, spec: InputSpec) -> list[Any]:
-        """Return the pair [type, options] of an input; the type of a combo is the list of its choices."""
-        kind = spec.type
-        shown = kind if isinstance(kind, str) else list(self.of(spec) or ())
-        return [shown, json_safe(spec.options)]
+        """Return the pair [type, options] of an input.
+
+        The type of a combo is the list of its choices; newer classes, whose options say `multiselect`, have
+        `COMBO` there and the choices among the options.
+        """
+        kind, options = spec.type, json_safe(spec.options)
+        if isinstance(kind, str):
+            return [kind, options]
+        choices = list(self.of(spec) or ())
+        return ["COMBO", {**options, "options": choices}] if "multiselect" in options else [choices, options]
 
     def _list(self, kind: FileChoices | InputChoices) -> list[str]:
         known = self._offers.get(kind)

@@ -35,7 +35,7 @@ async def _save(
     _, height, width, *_ = await shape_of(ctx, images)
     place = ctx.destination(kind, prefix, width, height)
     items = await save_files(ctx, "image.save", place, "png", images=images, compress_level=compress_level)
-    return NodeResult(ui={"images": items})
+    return NodeResult((images,), ui={"images": items})
 
 
 async def _scale_image(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
@@ -112,6 +112,7 @@ NODES = (
         output_node=True,
         inputs=(socket("images", "IMAGE"), text("filename_prefix", default="ComfyUI")),
         hidden=_SAVE_HIDDEN,
+        outputs=(OutputSpec("IMAGE", "images"),),
     ),
     NodeDeclaration(
         name="PreviewImage",
@@ -121,6 +122,7 @@ NODES = (
         output_node=True,
         inputs=(socket("images", "IMAGE"),),
         hidden=_SAVE_HIDDEN,
+        outputs=(OutputSpec("IMAGE", "images"),),
     ),
     NodeDeclaration(
         name="ImageScale",

@@ -70,3 +70,15 @@ def test_object_info_of_ksampler_equals_the_recorded_one() -> None:
     newer = {"is_input_list": False, "has_intermediate_output": False, "search_aliases": [], "description": ""}
     assert info == recorded | newer
     assert list(info["input"]["required"]) == list(recorded["input"]["required"])
+
+
+def test_newer_combos_have_their_choices_among_the_options() -> None:
+    info = describe(_declaration("CaseConverter"), FakeCatalog())
+    choices = ["UPPERCASE", "lowercase", "Capitalize", "Title Case"]
+    assert info["input"]["required"]["mode"] == ["COMBO", {"multiselect": False, "options": choices}]
+
+
+def test_types_that_follow_inputs_are_told_apart() -> None:
+    info = describe(_declaration("StartLoop"), FakeCatalog())
+    assert info["output_matchtypes"] == [None, None, None, "item", "value"]
+    assert info["input"]["optional"]["initial_iteration_value"][1]["template"]["template_id"] == "value"

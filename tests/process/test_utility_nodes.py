@@ -185,3 +185,47 @@ async def test_loops_nest_over_lists_and_numbers(server: RunningServer) -> None:
             assert result.outcome == "execution_success", result.messages
             assert _text(result, "9") == ["a0", "a1", "b0", "b1"]
             assert "8" not in result.cached_nodes()
+
+
+async def test_images_come_over_the_websocket_as_png(server: RunningServer) -> None:
+    graph = {"1": _image(0x00FF00, count=2), "2": _node("SaveImageWebsocket", images=["1", 0])}
+    async with Client(server.url) as client:
+        for _ in range(2):  # it is never taken from the cache
+            result = await client.run(graph)
+            assert result.outcome == "execution_success", result.messages
+            pictures = [pixels(preview) for preview in result.previews]
+            assert [picture.shape for picture in pictures] == [(48, 64, 3)] * 2
+            assert np.array_equal(pictures[0][0, 0], [0, 255, 0])
+
+
+async def test_saved_files_hold_what_was_asked_for(server: RunningServer) -> None:
+    graph = {
+        "1": _image(0x0000FF, count=2),
+        "2": _node(
+            "SaveImageAdvanced",
+            images=["1", 0],
+            filename_prefix="deep",
+            format="png",
+            format__bit_depth="16-bit",
+            format__input_color_space="sRGB",
+        ),
+        "3": _node(
+            "SaveAnimatedWEBP",
+            images=["2", 0],
+            filename_prefix="film",
+            fps=4.0,
+            lossless=True,
+            quality=80,
+            method="fastest",
+        ),
+        "4": _node("SaveText", text=["5", 0], filename_prefix="words", format="md"),
+        "5": _node("StringConcatenate", string_a="a", string_b="b", delimiter="-"),
+    }
+    result = await _run(server, graph)
+    outputs = result.history["outputs"]
+    async with Client(server.url) as client:
+        assert np.array_equal(pixels(await client.image(outputs["2"]["images"][1]))[0, 0], [0, 0, 255])
+        assert (await client.image(outputs["3"]["images"][0]))[8:12] == b"WEBP"
+        assert await client.image(outputs["4"]["files"][0]) == b"a-b"
+    assert outputs["3"]["animated"] == [True]
+    assert _text(result, "4") == ["a-b"]

@@ -19,6 +19,18 @@ from comfyserverless.nodes.utility.values import resolved
 
 _PIXELS_PER_MEGAPIXEL = 1024 * 1024
 _IMAGE_AXES = 4
+#: Width and height; the half of the list that is upright, the square, and the other half turned.
+_UPRIGHT = (
+    (672, 1568),
+    (688, 1504),
+    (720, 1456),
+    (752, 1392),
+    (800, 1328),
+    (832, 1248),
+    (880, 1184),
+    (944, 1104),
+)
+_KONTEXT_SIZES = (*_UPRIGHT, (1024, 1024), *((height, width) for width, height in reversed(_UPRIGHT)))
 _DEFAULT_BOX = {"x": 0, "y": 0, "width": 512, "height": 512}
 
 
@@ -110,6 +122,15 @@ async def _crop(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
     return NodeResult((ctx.emit("image.crop", images=image, **part).out("images"),))
 
 
+async def _fit_kontext(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    """Scale to the size, of those that FLUX.1 Kontext was trained with, whose ratio is nearest."""
+    image = take_tensor(inputs, "image")
+    _, height, width, *_ = await shape_of(ctx, image)
+    across, down = min(_KONTEXT_SIZES, key=lambda size: abs(width / height - size[0] / size[1]))
+    scaled = ctx.emit("image.scale", images=image, width=across, height=down, method="lanczos", crop="center")
+    return NodeResult((scaled.out("images"),))
+
+
 def _side(box: Mapping[str, Any], name: str) -> int:
     value = box.get(name)
     if not isinstance(value, int | float) or not math.isfinite(value):
@@ -162,6 +183,15 @@ NODES = (
             socket("image", "IMAGE"),
             InputSpec("crop_region", "BOUNDING_BOX", {"default": _DEFAULT_BOX, "component": "ImageCrop"}),
         ),
+        outputs=(OutputSpec("IMAGE"),),
+    ),
+    NodeDeclaration(
+        name="FluxKontextImageScale",
+        category="advanced/conditioning/flux",
+        description="Scale an image to a size that suits FLUX.1 Kontext.",
+        python_module="comfy_extras.nodes_flux",
+        lower=_fit_kontext,
+        inputs=(socket("image", "IMAGE"),),
         outputs=(OutputSpec("IMAGE"),),
     ),
 )

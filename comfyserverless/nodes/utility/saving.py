@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 
 from comfyserverless.graph.declaration import InputSpec, NodeDeclaration, OutputSpec
-from comfyserverless.graph.lowering import LoweringContext, NodeResult
+from comfyserverless.graph.lowering import LoweringContext, NodeResult, StepProgress
 from comfyserverless.nodes.saving import save_files
 from comfyserverless.nodes.specs import choice, number, socket, switch, text, whole
 from comfyserverless.nodes.taking import Inputs, shape_of, take_tensor
@@ -59,6 +60,16 @@ async def _save_advanced(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
     function = "image.save_deep" if inputs["format.bit_depth"] == "16-bit" else "image.save"
     items = await save_files(ctx, function, place, "png", images=images, compress_level=_COMPRESSION)
     return NodeResult((images,), ui={"images": items})
+
+
+async def _send_images(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    """Send each image as a preview frame, losslessly."""
+    images = take_tensor(inputs, "images")
+    count, *_ = await shape_of(ctx, images)
+    for index in range(count):
+        sent = ctx.emit("image.encode", images=images, index=index, progress=StepProgress(index + 1, count))
+        await ctx.result(sent.out("preview"))
+    return NodeResult(ui={})
 
 
 async def _save_text(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
@@ -157,6 +168,16 @@ NODES = (
         dynamic_inputs=dynamic(_SAVED),
         outputs=(OutputSpec("IMAGE", "images"),),
         hidden=_HIDDEN,
+    ),
+    NodeDeclaration(
+        name="SaveImageWebsocket",
+        display_name="SaveImageWebsocket",
+        category="api/image",
+        python_module="custom_nodes.websocket_image_save",
+        output_node=True,
+        lower=_send_images,
+        inputs=(socket("images", "IMAGE"),),
+        is_changed=lambda catalog, values: math.nan,
     ),
     NodeDeclaration(
         name="SaveText",

@@ -86,8 +86,9 @@ async def _compare(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
 
 
 async def _preview_mask(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
-    images = ctx.emit("mask.to_image", mask=take_tensor(inputs, "mask", "MASK")).out("images")
-    return NodeResult(ui={"images": await _preview(ctx, images, "")})
+    mask = take_tensor(inputs, "mask", "MASK")
+    images = ctx.emit("mask.to_image", mask=mask).out("images")
+    return NodeResult((mask,), ui={"images": await _preview(ctx, images, "")})
 
 
 async def _preview(ctx: LoweringContext, images: TensorRef | Any, suffix: str) -> list[Any]:
@@ -129,6 +130,7 @@ NODES = (
         output_node=True,
         lower=_preview_mask,
         inputs=(socket("mask", "MASK"),),
+        outputs=(OutputSpec("MASK", "mask"),),
         hidden={"prompt": ["PROMPT"], "extra_pnginfo": ["EXTRA_PNGINFO"]},
     ),
 )

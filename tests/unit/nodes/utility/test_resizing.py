@@ -99,3 +99,15 @@ async def test_box_is_cut_out_as_far_as_the_image_reaches(box: tuple[int, ...], 
 async def test_what_is_no_box_is_refused(box: Any) -> None:
     with pytest.raises(PromptError, match="crop_region"):
         await output("ImageCropV2", image=IMAGE, crop_region=box)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "size"),
+    [(800, 600, (1184, 880)), (512, 512, (1024, 1024)), (100, 900, (672, 1568)), (900, 100, (1568, 672))],
+)
+async def test_image_is_scaled_to_the_nearest_ratio_of_kontext(
+    width: int, height: int, size: tuple[int, int]
+) -> None:
+    ctx = FakeContext()
+    await output("FluxKontextImageScale", ctx, image=tensor("i", 1, height, width, 3))
+    assert (ctx.calls[0].inputs["width"], ctx.calls[0].inputs["height"]) == size

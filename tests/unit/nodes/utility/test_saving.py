@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from comfyserverless.core.values import FileRef
+from comfyserverless.graph.lowering import StepProgress
 from comfyserverless.nodes.registry import BUILTIN
 from tests.support.graph_fakes import FakeCatalog, FakeContext, tensor
 from tests.support.graph_lowered import lower
@@ -78,3 +79,11 @@ async def test_saved_image_is_loaded_again_and_a_missing_one_refused() -> None:
     assert node is not None
     assert node.check_inputs is not None
     assert node.check_inputs(FakeCatalog(), {"image": "b.png [output]"}) != {}
+
+
+async def test_images_are_sent_one_by_one_as_previews_of_their_progress() -> None:
+    ctx = FakeContext(results={"image.encode": {"preview": b"png"}})
+    await lower("SaveImageWebsocket", ctx, images=IMAGES)
+    assert [(call.inputs["index"], call.progress) for call in ctx.calls] == [
+        (index, StepProgress(index + 1, 3)) for index in range(3)
+    ]
