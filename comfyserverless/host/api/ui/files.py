@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,18 +40,22 @@ class SavePlace:
         folder, name, counter, subfolder, _ = paths.get_save_image_path(prefix, base, width_px, height_px)
         return cls(str(folder), str(subfolder), str(name), int(counter), word)
 
-    def claim(self, extension: str, index: int = 0) -> tuple[str, SavedResult]:
-        """Take the next free name; index: in the batch. The file is made, empty, so nobody else takes it."""
+    def write(self, content: bytes, extension: str, index: int = 0) -> SavedResult:
+        """Write a file under the next free name; index: in the batch. It is whole when it gets its name."""
         name = self.name.replace("%batch_num%", str(index))
-        while True:
-            filename = f"{name}_{self.counter:05}_.{extension}"
-            self.counter += 1
-            path = os.path.join(self.folder, filename)
-            try:
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-            except FileExistsError:
-                continue
-            return path, SavedResult(filename, self.subfolder, self.kind)
+        part = os.path.join(self.folder, f".{uuid.uuid4().hex}.part")
+        try:
+            with open(part, "wb") as file:
+                file.write(content)
+            while True:
+                filename = f"{name}_{self.counter:05}_.{extension}"
+                self.counter += 1
+                with contextlib.suppress(FileExistsError):
+                    os.link(part, os.path.join(self.folder, filename))
+                    return SavedResult(filename, self.subfolder, self.kind)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(part)
 
 
 def embedded_texts(cls: Any) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import torch
@@ -32,9 +33,8 @@ class ImageSaveHelper:
         place = _place(images, filename_prefix, folder_type)
         saved = []
         for index, picture in enumerate(_pictures(images)):
-            path, result = place.claim("png", index)
-            picture.save(path, format="PNG", pnginfo=chunks, compress_level=compress_level)
-            saved.append(result)
+            content = _encoded(picture, "PNG", pnginfo=chunks, compress_level=compress_level)
+            saved.append(place.write(content, "png", index))
         return saved
 
     @staticmethod
@@ -60,17 +60,16 @@ class ImageSaveHelper:
         for key, text in embedded_texts(cls).items():
             chunks.add(b"comf", f"{key}\0{text}".encode("latin-1", "strict"), after_idat=True)
         first, *others = _pictures(images)
-        path, result = _place(images, filename_prefix, folder_type).claim("png")
-        first.save(
-            path,
-            format="PNG",
+        content = _encoded(
+            first,
+            "PNG",
             pnginfo=chunks,
             compress_level=level.get("compress_level", 4),
             save_all=True,
             duration=int(1000.0 / fps),
             append_images=others,
         )
-        return result
+        return _place(images, filename_prefix, folder_type).write(content, "png")
 
     @staticmethod
     def get_save_animated_png_ui(
@@ -92,11 +91,10 @@ class ImageSaveHelper:
         exif = first.getexif()
         for offset, (key, text) in enumerate(embedded_texts(cls).items()):
             exif[_EXIF_MODEL - offset] = f"{key}:{text}"
-        path, result = _place(images, filename_prefix, folder_type).claim("webp")
         method = given.get("method", 4)
-        first.save(
-            path,
-            format="WEBP",
+        content = _encoded(
+            first,
+            "WEBP",
             save_all=True,
             duration=int(1000.0 / given.get("fps", 6.0)),
             append_images=others,
@@ -105,7 +103,7 @@ class ImageSaveHelper:
             quality=given.get("quality", 80),
             method=_WEBP_METHODS.get(method, method),
         )
-        return result
+        return _place(images, filename_prefix, folder_type).write(content, "webp")
 
     @staticmethod
     def get_save_animated_webp_ui(
@@ -118,6 +116,12 @@ class ImageSaveHelper:
 
 def _place(images: torch.Tensor, prefix: str, kind: Any) -> SavePlace:
     return SavePlace.of(prefix, kind, int(images[0].shape[1]), int(images[0].shape[0]))
+
+
+def _encoded(picture: Image.Image, kind: str, **settings: Any) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, format=kind, **settings)
+    return buffer.getvalue()
 
 
 def _pictures(images: torch.Tensor) -> list[Image.Image]:

@@ -13,7 +13,6 @@ import torch
 from PIL import Image
 
 from comfyserverless.functions.resampling import to_8bit
-from comfyserverless.host.api.ui.files import SavePlace
 from comfyserverless.host.api.ui.pictures import ImageSaveHelper
 from comfyserverless.host.api.ui.results import SavedResult, UIOutput
 from comfyserverless.host.api.ui.sounds import AudioSaveHelper
@@ -103,8 +102,3 @@ def _background(image: torch.Tensor) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     Image.fromarray(to_8bit(image[:1])[0]).save(folder / name, compress_level=1)
     return f"temp/{name}"
-
-
-def place_of_preview(extension: str) -> tuple[str, SavedResult]:
-    """Take a name in the temp folder for a file that the caller writes."""
-    return SavePlace.of(_prefix(), "temp").claim(extension)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from comfyserverless.host.api.media.sound import encode_sound
@@ -28,9 +27,7 @@ class AudioSaveHelper:
         saved = []
         for index, waveform in enumerate(audio["waveform"]):
             content = encode_sound(waveform, int(audio["sample_rate"]), format, quality, texts)
-            path, result = place.claim(format, index)
-            Path(path).write_bytes(content)
-            saved.append(result)
+            saved.append(place.write(content, format, index))
         return saved
 
     @staticmethod

@@ -45,6 +45,12 @@ def test_next_save_goes_on_counting_and_takes_no_name_that_appeared(
     assert (tmp_path / "output" / "a_00003_.png").read_bytes() == b"theirs"
 
 
+def test_what_cannot_be_saved_leaves_nothing_behind(bridge: RememberingBridge, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="codec configuration"):
+        ImageSaveHelper.save_images(BATCH, "a", "output", None, compress_level=77)
+    assert list((tmp_path / "output").iterdir()) == []
+
+
 def test_batch_number_is_part_of_the_name(bridge: RememberingBridge) -> None:
     saved = ImageSaveHelper.save_images(BATCH[:2], "n%batch_num%", "temp", None)
     assert [(each.filename, each.type) for each in saved] == [
