@@ -7,7 +7,7 @@ Questions (control -> host), none of which waits for a node that runs:
 - `check` {nodes: [{id, class_type, inputs: names -> literal, None for a link; input_types: names -> type of the
   source}]}
   -> {id: [[input name or "", problem text], ...]}: VALIDATE_INPUTS, only for nodes whose description has a
-  validator.
+  validator. One that raises is told as [["", its message, its type]].
 - `changed` {nodes: [{id, class_type, inputs}], about} -> {id: token}: IS_CHANGED; a token is a literal tree,
   NaN: always.
 - `prompt` {body: JSON text of a POST /prompt} -> {body: JSON text}: on-prompt handlers.

@@ -100,7 +100,7 @@ def value_not_in_list(name: str, config: list[Any], value: Any, choices: Sequenc
 
 def custom_validation_failed(name: str, text: str) -> Problem:
     """Report what a node's own check said of an input."""
-    details = f"{name} - {text}"
+    details = f"{name} - {text}" if text else name
     return problem("custom_validation_failed", "The node refused an input", details, {"input_name": name})
 
 

@@ -17,7 +17,8 @@ from comfyserverless.graph.plan import Constant, Link, PlanNode
 Answers = Mapping[str, Sequence[Sequence[str]]]
 """What validators said: node id -> pairs of input name and problem text, empty if nothing is wrong.
 
-The name "" stands for every input that the validator was given.
+The name "" stands for every input that the validator was given. A third text is the type of what the validator
+has raised instead of an answer.
 """
 
 Tokens = Mapping[NodeId, Any]

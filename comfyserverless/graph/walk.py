@@ -235,7 +235,11 @@ class Walker:
         """Return what a check elsewhere has said, or ask."""
         answer = self._answers.get(node_id)
         if answer is not None:
-            return list(_refusals(answer, [name for name in values if check.covers(name)]))
+            for _, text, *raised in answer:
+                if raised:
+                    raise NodeAborted(raised[0], text, self._where(node_id))
+            given = [name for name in values if check.covers(name)]
+            return list(_refusals(answer, [*given, *(["input_types"] if check.takes_types else [])]))
         types = {name: self._source_type(node_id, name) for name, value in values.items() if value is None}
         linked = {name: kind for name, kind in types.items() if kind is not None}
         self.questions.append(Question(NodeId(node_id), self._classes[node_id].name, values, linked))

@@ -14,6 +14,7 @@ from comfyserverless.control.hosting.host import HostDown, PackHost
 from comfyserverless.control.hosting.lowering import CallScopes
 from comfyserverless.core.hosting import NodeInfo
 from comfyserverless.core.ids import NodeId
+from comfyserverless.core.values import outputs_in
 from comfyserverless.graph.declaration import Declarations, FileCatalog, NodeDeclaration
 from comfyserverless.graph.plan import Validation
 from comfyserverless.graph.questions import Question, Tokens
@@ -44,7 +45,11 @@ class HostedClasses:
     async def tokens(self, questions: Sequence[Question]) -> Tokens:
         """Return the change tokens that are asked for; none if the host cannot tell."""
         nodes = [
-            {"id": str(each.node), "class_type": each.class_type, "inputs": dict(each.inputs)}
+            {
+                "id": str(each.node),
+                "class_type": each.class_type,
+                "inputs": {name: None if outputs_in(value) else value for name, value in each.inputs.items()},
+            }
             for each in questions
         ]
         try:
@@ -126,7 +131,9 @@ def given_inputs(node: Mapping[str, Any]) -> dict[str, Any]:
     inputs = node.get("inputs")
     if not isinstance(inputs, Mapping):
         return {}
-    return {str(name): None if _is_link(value) else value for name, value in inputs.items()}
+    return {
+        str(name): None if _is_link(value) or outputs_in(value) else value for name, value in inputs.items()
+    }
 
 
 def _is_link(value: Any) -> bool:

@@ -94,7 +94,11 @@ class Questions:
         if entry is None:
             return []
         given, types = node.get("inputs") or {}, node.get("input_types") or {}
-        outcome = _settled(contract_of(entry.cls).check(entry, given, types))
+        try:
+            outcome = _settled(contract_of(entry.cls).check(entry, given, types))
+        except Exception as exc:
+            log.warning("VALIDATE_INPUTS of %s (node %s) failed", entry.name, node["id"], exc_info=True)
+            return [["", str(exc), type(exc).__name__]]
         if outcome is True or outcome is None:
             return []
         return [["", str(outcome) if isinstance(outcome, str) else ""]]

@@ -57,16 +57,26 @@ def test_answer_makes_problems_of_the_inputs_that_it_names() -> None:
 
 def test_answer_without_a_name_is_repeated_for_every_input_that_was_passed() -> None:
     prompt = {"1": node("Source"), "2": node("Checked", number=1, image=["1", 0])}
-    named = RemoteCheck(frozenset({"number"}), takes_types=True)
+    named = RemoteCheck(frozenset({"number"}))
     everything = RemoteCheck(takes_all=True, takes_types=True)
     answers = {"2": [["", "no"]]}
     assert types_of(read(prompt, checked(named), answers=answers))["2"] == [
-        ("custom_validation_failed", "number")
+        ("return_type_mismatch", "image"),
+        ("custom_validation_failed", "number"),
     ]
     assert [name for _, name in types_of(read(prompt, checked(everything), answers=answers))["2"]] == [
         "number",
         "image",
+        "input_types",
     ]
+
+
+def test_answer_of_a_validator_that_raised_is_an_error_of_its_own_kind() -> None:
+    answers = {"2": [["", "cannot look", "RuntimeError"]]}
+    check = RemoteCheck(takes_all=True, takes_types=True)
+    (error,) = read(PROMPT, checked(check), answers=answers).node_errors["2"]["errors"]
+    assert (error["type"], error["details"]) == ("exception_during_validation", "cannot look")
+    assert error["extra_info"]["exception_type"] == "RuntimeError"
 
 
 def test_good_answer_gives_a_plan_and_no_more_questions() -> None:
