@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from comfyserverless.core.hosting import Catalog, HostPlan
+from comfyserverless.core.hosting import Catalog, HostPlan, HostSettings
 from comfyserverless.host.api.io.schema import NodeReplace
 from comfyserverless.host.api.part import attach
 from comfyserverless.host.api.runtime import ComfyAPISync
@@ -10,7 +10,7 @@ from comfyserverless.host.parts import PART_MODULES, Parts
 
 
 def test_catalog_tells_which_classes_packs_renamed_while_they_were_loaded() -> None:
-    parts = Parts(HostPlan(custom_nodes=()))
+    parts = Parts(HostPlan(HostSettings(base="/b", models="/b/models")))
     attach(parts)
     ComfyAPISync().node_replacement.register(NodeReplace("NewOfThePart", "OldOfThePart"))
     (change,) = parts.loaded
