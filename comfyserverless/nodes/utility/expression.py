@@ -129,7 +129,7 @@ def evaluate(formula: str, names: Mapping[str, Number]) -> Number:
         raise _problem(text, exc.msg, column) from exc
     except (RecursionError, MemoryError, ValueError) as exc:
         raise PromptError(f"The expression cannot be read: {exc or type(exc).__name__}") from exc
-    if isinstance(result, list) or not math.isfinite(result):
+    if isinstance(result, list) or (isinstance(result, float) and not math.isfinite(result)):
         raise PromptError(f"The expression {_brief(text)} gives {result}, not a finite number")
     return result
 

@@ -14,6 +14,7 @@ from comfyserverless.nodes.utility.growing import LETTERS, dynamic, growing, gro
 from comfyserverless.nodes.utility.values import resolved, take_number, take_text, take_whole
 
 _MODULE = "comfy_extras.nodes_math"
+_LEAST, _MOST = -(2**63), 2**64 - 1  # seeds use all bits without a sign
 _MEGAPIXEL = 1024 * 1024
 _DEFAULT_MULTIPLE_PX = 8
 _RATIOS = {
@@ -34,16 +35,16 @@ async def _calculate(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
         if inputs[f"values.{name}"] is not None:
             names[name] = await take_number(ctx, inputs, f"values.{name}")
     result = evaluate(await take_text(ctx, inputs, "expression"), names)
-    return NodeResult((_as_float(result), int(result), bool(result)))
+    return NodeResult((_as_float(result), _as_int(result), bool(result)))
 
 
 async def _convert(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
     value = await resolved(ctx, inputs.get("value"))
     if isinstance(value, str):
         value = _read(value)
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    if not isinstance(value, int | float) or (isinstance(value, float) and not math.isfinite(value)):
         raise PromptError(f"Input 'value' takes a finite number, or a text with one, but got {value!r:.200}")
-    return NodeResult((_as_float(value), int(value)))
+    return NodeResult((_as_float(value), _as_int(value)))
 
 
 def _read(text: str) -> int | float:
@@ -56,6 +57,14 @@ def _read(text: str) -> int | float:
         return float(digits)
     except ValueError as exc:
         raise PromptError(f"The text {text!r:.200} is no number") from exc
+
+
+def _as_int(value: int | float) -> int:
+    """Cut off what is behind the point. Raises PromptError for what no other node could take."""
+    number = int(value)
+    if not _LEAST <= number <= _MOST:
+        raise PromptError("The number is too large for an INT of 64 bits")
+    return number
 
 
 def _as_float(value: int | float) -> float:

@@ -84,3 +84,12 @@ async def test_resolution_has_the_ratio_and_the_multiple(
 
 async def test_resolution_is_a_multiple_of_eight_if_nothing_is_said() -> None:
     assert await _outputs("ResolutionSelector", aspect_ratio="3:2 (Photo)", megapixels=1.0) == [1256, 840]
+
+
+async def test_int_has_at_most_64_bits() -> None:
+    assert (await _outputs("ComfyMathExpression", expression="2 ** 64 - a", **{"values.a": 1}))[1] == 2**64 - 1
+    for expression in ("2 ** 64 * a", "-(2 ** 63) - a", "1e30 * a", "2 ** 2000 * a"):
+        with pytest.raises(PromptError, match="too large"):
+            await lower("ComfyMathExpression", expression=expression, **{"values.a": 1})
+    with pytest.raises(PromptError, match="too large"):
+        await lower("ComfyNumberConvert", value="9" * 30)
