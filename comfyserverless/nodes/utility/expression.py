@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -120,7 +121,7 @@ def evaluate(formula: str, names: Mapping[str, Number]) -> Number:
         raise PromptError(f"The expression has {len(formula)} characters; {_MAX_CHARS} are allowed")
     text = " ".join(formula.split())
     try:
-        tree = ast.parse(text, mode="eval")
+        tree = _parsed(text)
         result: Number | list[Number] = _Walk(names).value(tree.body, 0)
     except _Refused as exc:
         raise _problem(text, str(exc), exc.column) from exc
@@ -132,6 +133,12 @@ def evaluate(formula: str, names: Mapping[str, Number]) -> Number:
     if isinstance(result, list) or (isinstance(result, float) and not math.isfinite(result)):
         raise PromptError(f"The expression {_brief(text)} gives {result}, not a finite number")
     return result
+
+
+def _parsed(text: str) -> ast.Expression:
+    with warnings.catch_warnings():  # Python's advice on style is for its own code, not for the server's log
+        warnings.simplefilter("ignore", SyntaxWarning)
+        return ast.parse(text, mode="eval")
 
 
 class _Walk:

@@ -21,6 +21,7 @@ from comfyserverless.nodes.utility.expression import evaluate
         ("a % b if b > 0 else 0", {"a": 7, "b": 0}, 0),
         ("(a % 4 == 1) and ((b - 1) % 4 == 0)", {"a": 5, "b": 9}, True),
         ("ceil(1.5 * log2(max(a, b))) + 2", {"a": 1024, "b": 768}, 17),
+        ("1if a else 2", {"a": 3}, 1),
         ("floor (a * b\n + 1)", {"a": 2, "b": 3}, 7),
         ("0 < a <= 3 or not b", {"a": 3, "b": True}, True),
         ("sum(values) / len(values)", {"a": 1, "b": 2, "c": 6}, 3.0),
