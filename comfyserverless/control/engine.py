@@ -13,6 +13,7 @@ from comfyserverless.control.context import RunServices
 from comfyserverless.control.describing import now_ms
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.guidance.choices import Choices
+from comfyserverless.control.hosting.folders import follow_folders
 from comfyserverless.control.hosting.hosting import Hosting
 from comfyserverless.control.metering.book import UsageBook
 from comfyserverless.control.metering.limits import Admission
@@ -92,6 +93,7 @@ class Engine:
         parts = (self._pool, self._caches, self._admission, self._prompts, self._services_of, self._notify)
         self._runs = Runs(*parts, hosting=self.hosting)
         self.hosting.serve(self.interrupt, self._queue)
+        follow_folders(self.hosting.host, tenants)
         self._config = config
 
     async def start(self) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from comfyserverless.core.config import Folders
 from comfyserverless.core.errors import ConfigError, PromptError
+from comfyserverless.core.hosting import FolderInfo
 from comfyserverless.core.values import FileRef
 
 MODEL_EXTENSIONS = frozenset({".ckpt", ".pt", ".pt2", ".bin", ".pth", ".safetensors", ".pkl", ".sft"})
@@ -115,6 +116,12 @@ class FolderPaths:
         if path in paths:
             paths.remove(path)
         paths.insert(0 if is_default else len(paths), path)
+
+    def adopt(self, key: str, info: FolderInfo) -> None:
+        """Search for a key as node packs do; a key that is new to the server is added."""
+        key = canonical_key(key)
+        self._paths[key], self._extensions[key] = list(info.paths), frozenset(info.extensions)
+        self._listings.pop(key, None)
 
     def names(self, key: str) -> list[str]:
         """List relative names over all paths of a key, sorted, without repeats. Raises KeyError if unknown."""

@@ -111,7 +111,7 @@ class Catalog(msgspec.Struct, frozen=True):
 
     http: unix socket on which the host serves the routes; empty if there are none. web_folders: /extensions
     name -> absolute folder, those that packs added by hand too. replacements: of renamed classes, shaped as
-    `/node_replacements`.
+    `/node_replacements`. folders: of models by key, those that packs have added or changed.
     """
 
     packs: tuple[PackReport, ...]
@@ -121,6 +121,7 @@ class Catalog(msgspec.Struct, frozen=True):
     web_folders: dict[str, str] = {}
     has_prompt_handlers: bool = False
     replacements: dict[str, list[dict[str, Any]]] = {}
+    folders: dict[str, FolderInfo] = {}
 
 
 class InputInfo(msgspec.Struct, frozen=True):

@@ -19,6 +19,7 @@ PART_MODULES: tuple[str, ...] = (
     "comfyserverless.host.api.part",
     "comfyserverless.host.models.part",
     "comfyserverless.host.web.part",
+    "comfyserverless.host.folders.part",
 )
 """Where the parts are, dotted, in the order in which they are attached."""
 

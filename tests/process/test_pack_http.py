@@ -86,6 +86,13 @@ async def test_folders_are_what_the_server_has(client: Client, packs: RunningSer
     assert "sd15_tiny.safetensors" in await client.get("/web_nodes/models/checkpoints")
 
 
+async def test_model_folders_of_a_pack_are_seen_by_the_servers_own_nodes(client: Client) -> None:
+    assert await client.get("/models/web_nodes_models") == ["brought.safetensors", "data.txt"]
+    loader = (await client.get("/object_info/CheckpointLoaderSimple"))["CheckpointLoaderSimple"]
+    names = loader["input"]["required"]["ckpt_name"][0]
+    assert {"brought.safetensors", "sd15_tiny.safetensors"} <= set(names)
+
+
 async def test_handler_that_fails_is_one_bad_answer(client: Client) -> None:
     async with client.session.get("/web_nodes/fail") as answer:
         assert answer.status == 500

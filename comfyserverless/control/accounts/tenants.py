@@ -12,6 +12,7 @@ from comfyserverless.control.accounts.account import Account, Limits
 from comfyserverless.control.accounts.book import AccountBook
 from comfyserverless.control.accounts.files import TenantFiles
 from comfyserverless.control.files import FolderPaths
+from comfyserverless.core.hosting import FolderInfo
 from comfyserverless.core.ids import DEFAULT_TENANT, TenantId
 
 _KINDS = ("input", "output", "temp")
@@ -42,6 +43,12 @@ class Tenants:
         if known is None or known[0] != allowed:
             known = self._files[tenant] = (allowed, self._open(tenant, allowed))
         return known[1]
+
+    def adopt(self, folders: Mapping[str, FolderInfo]) -> None:
+        """Search for models in folders that packs have added, too, in all tenants' views."""
+        for key, info in folders.items():
+            self.shared_files.adopt(key, info)
+        self._files.clear()
 
     def limits(self, tenant: TenantId) -> Limits:
         """Return a tenant's limits."""

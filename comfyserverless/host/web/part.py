@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from typing import Any
 
 import msgspec
@@ -41,6 +42,7 @@ class WebPart:
 
     def on_loaded(self, catalog: Catalog) -> Catalog:
         """Serve what the packs have added; returns the catalog with it."""
+        folders = {str(name): os.path.abspath(folder) for name, folder in catalog.web_folders.items()}
         has_handlers = bool(self._server.on_prompt_handlers)
         try:
             routes = self._site.open(self._http)
@@ -48,7 +50,11 @@ class WebPart:
             log.exception("the routes of packs cannot be served")
             routes = ()
         return msgspec.structs.replace(
-            catalog, routes=routes, http=self._http if routes else "", has_prompt_handlers=has_handlers
+            catalog,
+            routes=routes,
+            http=self._http if routes else "",
+            has_prompt_handlers=has_handlers,
+            web_folders=folders,
         )
 
     def on_prompt(self, question: dict[str, Any]) -> dict[str, Any]:

@@ -22,9 +22,12 @@ routes = PromptServer.instance.routes
 
 (HERE / "static").mkdir(exist_ok=True)
 (HERE / "static" / "data.txt").write_text("static content")
+(HERE / "static" / "brought.safetensors").write_bytes(b"")
 (HERE / "more").mkdir(exist_ok=True)
 (HERE / "more" / "more.js").write_text("export const more = 1;\n")
 nodes.EXTENSION_WEB_DIRS["web_nodes_more"] = str(HERE / "more")
+folder_paths.add_model_folder_path("web_nodes_models", str(HERE / "static"))
+folder_paths.add_model_folder_path("checkpoints", str(HERE / "static"))
 PromptServer.instance.app.router.add_static("/web_nodes/static", HERE / "static")
 
 

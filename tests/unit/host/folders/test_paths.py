@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from comfyserverless.core.hosting import FolderInfo
+from comfyserverless.core.hosting import Catalog, FolderInfo
 from tests.support.pack_modules import RememberingBridge, another_tenant, module, pack_modules
 
 
@@ -189,3 +189,22 @@ def test_a_name_that_is_not_there_is_told_by_name(paths: Any) -> None:
     with pytest.raises(ImportError, match=r"comfyserverless has no folder_paths\.nothing"):
         from folder_paths import nothing  # type: ignore[import-not-found]  # noqa: F401
     assert not hasattr(paths, "nothing")
+
+
+def test_what_packs_have_changed_is_told(tmp_path: Path) -> None:
+    from comfyserverless.host.folders.part import with_folders
+
+    told = {
+        "loras": FolderInfo((str(tmp_path / "l"),), (".pt",)),
+        "vae": FolderInfo((str(tmp_path / "v"),), (".pt",)),
+    }
+    with pack_modules(tmp_path, folders=told):
+        assert with_folders(Catalog((), {})).folders == {}
+        paths = module("folder_paths")
+        assert with_folders(Catalog((), {})).folders == {}
+        paths.add_model_folder_path("sams", str(tmp_path / "s"))
+        paths.add_model_folder_path("loras", str(tmp_path / "first"), is_default=True)
+        assert with_folders(Catalog((), {})).folders == {
+            "sams": FolderInfo((str(tmp_path / "s"),), ()),
+            "loras": FolderInfo((str(tmp_path / "first"), str(tmp_path / "l")), (".pt",)),
+        }
