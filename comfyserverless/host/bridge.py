@@ -65,10 +65,10 @@ class Bridge(Protocol):
 
         Tensors go and come as tensors, handles as handles. kind `run_node`: {class_type, inputs: {name: value}}
         -> list of output values, computed by the built-in node on the workers, charged to the tenant of the
-        call; kind `object_info`: {class_type} -> its entry, {} if there is none; kind `queue`: {} -> {running,
-        pending}, lists of [number, prompt id]; kind `interrupt`: {} -> None. Raises
-        InterruptProcessingException if the prompt was stopped meanwhile, RuntimeError with the message of
-        what failed.
+        call; kind `object_info`: {class_type} -> its entry, {} if there is none, None: of all built-in classes
+        by name; kind `queue`: {} -> {running, pending}, lists of [number, prompt id]; kind `interrupt`: {} ->
+        None. Raises InterruptProcessingException if the prompt was stopped meanwhile, RuntimeError with the
+        message of what failed.
         """
 
     def progress(

@@ -80,6 +80,10 @@ def take_conditioning(inputs: Inputs, name: str) -> Conditioning:
     """Return a CONDITIONING: a list of [tensor, options]; do not change it."""
     value = inputs.get(name)
     if isinstance(value, list) and all(_is_entry(entry) for entry in value):
+        if any(not isinstance(entry[1].get("control") or [], list) for entry in value):
+            raise PromptError(
+                f"Input {name!r} has a control of a custom node's own: the workers have no code for it"
+            )
         return value
     raise _wrong(name, "CONDITIONING", value)
 

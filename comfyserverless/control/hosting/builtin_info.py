@@ -20,18 +20,20 @@ class BuiltinInfo:
         self._files = files
 
     def answer(self, context: LoweringContext | None, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ComfyUI's entries by class name, of the class that `class_type` names or (None) of all.
+        """Return the entry of the class that `class_type` names, {} if there is none; None: of all, by name.
 
         Choices of files are those of the tenant whose node asks.
         """
         wanted = payload.get("class_type")
         choices = Choices(context.files if isinstance(context, NodeContext) else self._files)
-        found: dict[str, Any] = {}
-        for name in BUILTIN.names() if wanted is None else (str(wanted),):
-            declaration = BUILTIN.get(name)
-            if declaration is not None:
-                found[name] = plain(describe_with(declaration, choices))
-        return found
+        if wanted is None:
+            return {name: _entry(name, choices) for name in BUILTIN.names()}
+        return _entry(str(wanted), choices)
+
+
+def _entry(name: str, choices: Choices) -> dict[str, Any]:
+    declaration = BUILTIN.get(name)
+    return {} if declaration is None else plain(describe_with(declaration, choices))
 
 
 def plain(value: Any) -> Any:

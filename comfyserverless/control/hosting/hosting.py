@@ -19,7 +19,6 @@ from comfyserverless.core.config import EngineConfig
 from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
 from comfyserverless.graph.declaration import NodeDeclaration
 from comfyserverless.graph.lowering import LoweringContext
-from comfyserverless.graph.object_info import describe
 from comfyserverless.graph.plan import Plan, Validation
 from comfyserverless.graph.validation import validate
 from comfyserverless.nodes.hosted.registry import HOSTED
@@ -39,7 +38,6 @@ class Hosting:
         self._files = files
         self.host = PackHost(config, files, scratch)
         self.requests = HostRequests(self.host, find_internal)
-        self.requests.answer("object_info", BuiltinInfo(files).answer)
         #: nodes whose instances may be in the host: tenant, node id, class.
         self._instances: set[_Instance] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -64,13 +62,9 @@ class Hosting:
                 "pending": [[each.number, each.prompt_id] for each in queue.pending(tenant)],
             }
 
-        def info(context: LoweringContext | None, payload: Any) -> dict[str, Any]:
-            declaration = BUILTIN.get(str(payload["class_type"]))
-            return {} if declaration is None else describe(declaration, self._files)
-
         self.requests.answer("interrupt", stop)
         self.requests.answer("queue", waiting)
-        self.requests.answer("object_info", info)
+        self.requests.answer("object_info", BuiltinInfo(self._files).answer)
 
     async def start(self) -> None:
         """Begin to listen."""

@@ -7,12 +7,15 @@ from the server, choices of files as they are at the moment.
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from comfyserverless.host.bridge import bridge
 from comfyserverless.host.library.calls import run_node
 from comfyserverless.host.library.methods import EXECUTE, METHODS
+
+_logger = logging.getLogger(__name__)
 
 Entry = Mapping[str, Any]
 _SECTIONS = ("required", "optional")
@@ -35,7 +38,8 @@ def entries() -> dict[str, Entry]:
     """Return what the server says of all its classes; nothing where no server can be asked."""
     try:
         return dict(bridge().ask("object_info", {"class_type": None}))
-    except RuntimeError:
+    except RuntimeError as exc:
+        _logger.warning("built-in nodes are known by name only: %s", exc)
         return {}
 
 
@@ -52,8 +56,8 @@ class BuiltinNode:
     @classmethod
     def INPUT_TYPES(cls) -> dict[str, Any]:
         """Return the declared inputs, with the choices of the moment."""
-        answer = bridge().ask("object_info", {"class_type": cls.class_type}) if cls.entry else {}
-        sections = answer.get(cls.class_type, cls.entry).get("input", {"required": {}})
+        entry = bridge().ask("object_info", {"class_type": cls.class_type}) if cls.entry else {}
+        sections = entry.get("input", {"required": {}})
         return {
             section: {name: tuple(spec) if isinstance(spec, list) else spec for name, spec in inputs.items()}
             for section, inputs in sections.items()

@@ -77,6 +77,8 @@ class CfgGuiderNode(BuiltinNode):
 class SampleNode(BuiltinNode):
     """Sample with noise, guider and sampler as objects."""
 
+    RETURN_TYPES = ("LATENT", "LATENT")
+
     @classmethod
     def execute(cls, *args: Any, **kwargs: Any) -> Result:
         """Return (LATENT, LATENT of the last estimate)."""
@@ -88,6 +90,8 @@ class SampleNode(BuiltinNode):
 
 class SampleWithCfgNode(BuiltinNode):
     """Sample with a seed and a scale."""
+
+    RETURN_TYPES = ("LATENT", "LATENT")
 
     @classmethod
     def execute(cls, *args: Any, **kwargs: Any) -> Result:

@@ -19,6 +19,8 @@ class ClassRegistry:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._listeners: list[Callable[[str, Any], None]] = []
+        #: all and only classes of our own that run here, and that no catalog names.
+        self._own: dict[str, ClassEntry] = {}
         #: all and only classes of packs that prompts may name, in the order of registration.
         self._entries: dict[str, ClassEntry] = {}
 
@@ -36,6 +38,14 @@ class ClassRegistry:
             self._entries[entry.name] = entry
         for listener in self._listeners:
             listener(entry.name, entry.cls)
+
+    def add_own(self, entry: ClassEntry) -> None:
+        """Let a class of our own run here."""
+        self._own[entry.name] = entry
+
+    def find(self, name: str) -> ClassEntry | None:
+        """Return a class that can run here, of a pack or of our own."""
+        return self._entries.get(name) or self._own.get(name)
 
     def listen(self, listener: Callable[[str, Any], None]) -> None:
         """Have somebody told (name, class) of every class that is registered from now on."""

@@ -7,10 +7,14 @@ from typing import Any
 
 from comfyserverless.core.values import ClipRef, ControlNetRef, ModelRef, UpscaleRef, VaeRef
 from comfyserverless.host import values
+from comfyserverless.host.contract import ClassEntry
 from comfyserverless.host.encoders import control
 from comfyserverless.host.encoders.autoencoder import VAE
 from comfyserverless.host.encoders.text import CLIP
 from comfyserverless.host.encoders.upscaler import UpscaleModel
+from comfyserverless.host.library.classes import make_class
+from comfyserverless.host.library.custom import LOCAL
+from comfyserverless.host.loading.registry import REGISTRY
 from comfyserverless.host.models import scratch
 from comfyserverless.host.models.patcher import ModelPatcher
 from comfyserverless.host.sampling import guiders, methods, noise
@@ -24,6 +28,8 @@ def attach(parts: Any) -> None:
     if private:
         scratch.install(Path(private).parent / _FOLDER)
     register()
+    for name, base in LOCAL.items():
+        REGISTRY.add_own(ClassEntry(name, make_class(name, {}, base), "nodes", name))
 
 
 def register() -> None:

@@ -119,7 +119,7 @@ class Executor:
     def _read(self, run: RunInvocation, ticket: Ticket) -> _Job:
         inputs = trees.decode(run.inputs)
         node, about = inputs["node"], inputs["about"]
-        entry = self._registry.get(node["class_type"])
+        entry = self._registry.find(node["class_type"])
         if entry is None:
             raise PromptError(
                 f"node class {node['class_type']!r} is not there any more: its pack was not loaded"
