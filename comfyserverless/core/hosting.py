@@ -3,7 +3,8 @@
 Questions (control -> host), none of which waits for a node that runs:
 
 - `describe` {nodes: [{id, class_type, inputs: names -> literal, None for a link}]} -> {id: description, None
-  for an unknown class}: calls INPUT_TYPES afresh, and expands inputs that depend on what was submitted.
+  for an unknown class, {error} if the class raises}: calls INPUT_TYPES afresh, and expands inputs that depend
+  on what was submitted.
 - `check` {nodes: [{id, class_type, inputs: names -> literal, None for a link; input_types: names -> type of the
   source}]}
   -> {id: [[input name or "", problem text], ...]}: VALIDATE_INPUTS, only for nodes whose description has a

@@ -130,6 +130,12 @@ async def test_validator_that_fails_is_an_error_of_its_node(client: Client) -> N
     assert errors == {"1": [("exception_during_validation", "", "cannot look")]}
 
 
+async def test_class_that_cannot_say_its_inputs_is_an_error_of_its_node(client: Client) -> None:
+    assert shown(await client.run({"1": sem("SpoilMood")}), "1") == ["done"]
+    errors = await refused(client, {"1": sem("Moody"), "2": sem("Value", number=1), "3": show("2")})
+    assert errors == {"1": [("exception_during_validation", "", "RuntimeError: no mood")]}
+
+
 async def test_prompt_with_a_valid_output_runs_and_tells_of_the_others(client: Client) -> None:
     prompt = {"1": sem("Value", number=1), "2": show("1"), "3": sem("Strict", value=99, other=1)}
     status, answer = await client.post("/prompt", {"prompt": prompt, "client_id": client.client_id})
@@ -197,13 +203,13 @@ async def test_node_is_mapped_over_lists_and_shorter_ones_repeat_their_last(clie
         "1": sem("Many", count=3),
         "2": sem("Many", count=2),
         "3": sem("Add", a=["1", 0], b=["2", 0]),
-        "4": show("3"),
+        "mapped": show("3"),
     }
     run = await client.run(prompt)
-    assert shown(run, "4") == ["0", "2", "3"]
+    assert shown(run, "mapped") == ["0", "2", "3"]
     assert run.executed_nodes().count("3") == 1
     assert len(of(run, "executed")) == 1
-    assert run.history["outputs"]["4"]["calls"] == [1, 2, 3], "one instance for all calls"
+    assert run.history["outputs"]["mapped"]["calls"] == [1, 2, 3], "one instance for all calls"
 
 
 async def test_node_that_takes_lists_gets_even_literals_and_hidden_inputs_as_lists(client: Client) -> None:

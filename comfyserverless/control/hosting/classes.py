@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from comfyserverless.control.execution.classes import declared_by
-from comfyserverless.control.hosting.declarations import declaration_of
+from comfyserverless.control.hosting.declarations import broken_declaration, declaration_of
 from comfyserverless.control.hosting.host import HostDown, PackHost
 from comfyserverless.control.hosting.lowering import CallScopes
 from comfyserverless.control.hosting.twins import twins_of
@@ -94,11 +94,14 @@ class HostedClasses:
         if not asked:
             return {}
         answer = await self._host.ask("describe", {"nodes": asked, "about": self._about})
-        return {
-            node_id: declaration_of(msgspec.convert(info, NodeInfo), self._scopes)
-            for node_id, info in answer.items()
-            if info is not None
-        }
+        declared: dict[str, NodeDeclaration] = {}
+        for node_id, info in answer.items():
+            known = catalog.classes.get(str(nodes[node_id]["class_type"]))
+            if info is not None and "error" not in info:
+                declared[node_id] = declaration_of(msgspec.convert(info, NodeInfo), self._scopes)
+            elif info is not None and known is not None:
+                declared[node_id] = broken_declaration(known, self._scopes, info["error"])
+        return declared
 
 
 class _Known(Declarations):

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 from comfyserverless.control.hosting.lowering import CallScopes, PackNode
 from comfyserverless.core.hosting import InputInfo, NodeInfo
-from comfyserverless.graph.declaration import InputSpec, NodeDeclaration, OutputSpec, RemoteCheck, Section
+from comfyserverless.graph.declaration import (
+    FileCatalog,
+    InputSpec,
+    NodeDeclaration,
+    OutputSpec,
+    RemoteCheck,
+    Section,
+)
 
 _SECTIONS: Mapping[str, Section] = {"required": "required", "optional": "optional"}
 
@@ -43,6 +52,15 @@ def declaration_of(info: NodeInfo, scopes: CallScopes) -> NodeDeclaration:
         has_remote_token=info.has_change_token,
         info=entry,
     )
+
+
+def broken_declaration(info: NodeInfo, scopes: CallScopes, reason: str) -> NodeDeclaration:
+    """Declare a node whose class cannot say what it is now: as it was at loading, but it passes no check."""
+
+    def refuse(catalog: FileCatalog, inputs: Mapping[str, Any]) -> Mapping[str, str]:
+        raise RuntimeError(reason)
+
+    return replace(declaration_of(info, scopes), inputs=(), check_inputs=refuse, remote_check=None)
 
 
 def _input(info: InputInfo) -> InputSpec:

@@ -82,8 +82,7 @@ class Questions:
         found: dict[str, Any] = {}
         for node in payload["nodes"]:
             entry = self._registry.get(node["class_type"])
-            info = None if entry is None else contract_of(entry.cls).describe(entry, node.get("inputs") or {})
-            found[node["id"]] = None if info is None else msgspec.to_builtins(info)
+            found[node["id"]] = None if entry is None else _description(entry, node)
         return found
 
     def _check(self, payload: Any) -> Any:
@@ -159,3 +158,12 @@ def _settled(value: Any) -> Any:
 
 async def _wait_for(awaitable: Any) -> Any:
     return await awaitable
+
+
+def _description(entry: ClassEntry, node: Any) -> Any:
+    """Describe a node as it is now, or say why its class cannot."""
+    try:
+        return msgspec.to_builtins(contract_of(entry.cls).describe(entry, node.get("inputs") or {}))
+    except Exception as exc:
+        log.warning("INPUT_TYPES of %s (node %s) failed", entry.name, node["id"], exc_info=True)
+        return {"error": f"{type(exc).__name__}: {exc}"}

@@ -67,6 +67,32 @@ class Broken(Node):
         return {"ui": {"text": [repr(value)]}}
 
 
+class Moody(Node):
+    """Know its inputs at loading, and not when a prompt comes."""
+
+    OUTPUT_NODE = True
+    is_loaded = False
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        if cls.is_loaded:
+            raise RuntimeError("no mood")
+        return {"required": {}}
+
+    def run(self) -> dict[str, Any]:
+        return {"ui": {"text": ["never"]}}
+
+
+class SpoilMood(Node):
+    """Make the other one fail from now on."""
+
+    OUTPUT_NODE = True
+
+    def run(self) -> dict[str, Any]:
+        Moody.is_loaded = True
+        return {"ui": {"text": ["done"]}}
+
+
 class Combo(Node):
     """Offer choices."""
 
@@ -78,4 +104,4 @@ class Combo(Node):
         return {"ui": {"text": [f"{choice} {many}"]}, "result": (choice,)}
 
 
-NODES = {f"Sem{kind.__name__}": kind for kind in (Strict, Everything, Types, Broken, Combo)}
+NODES = {f"Sem{kind.__name__}": kind for kind in (Strict, Everything, Types, Broken, Moody, SpoilMood, Combo)}
