@@ -89,9 +89,9 @@ def is_true(value: Value) -> bool:
     return bool(value)
 
 
-_SIDES = tuple(
-    replace(matching(side, "switch", lazy=True), section="optional") for side in ("on_false", "on_true")
-)
+_CHOSEN = InputSpec("switch", "BOOLEAN")
+_SIDES = tuple(matching(side, "switch", lazy=True) for side in ("on_false", "on_true"))
+_FREE_SIDES = tuple(replace(side, section="optional") for side in _SIDES)
 _CHOICE = InputSpec("choice", "COMBO", {"multiselect": False, "options": []})
 #: The page makes a widget of its own for it, so it is not shown in `/object_info`.
 _INDEX = InputSpec("index", "INT", {}, "optional")
@@ -106,7 +106,8 @@ NODES = (
         experimental=True,
         lower=_switch,
         check_lazy=_needs_chosen,
-        inputs=(InputSpec("switch", "BOOLEAN"), *_SIDES),
+        inputs=(_CHOSEN, *_SIDES),
+        dynamic_inputs=lambda submitted: (_CHOSEN, *_FREE_SIDES),  # shown as needed, but one side is enough
         outputs=(matched("output", "switch"),),
     ),
     NodeDeclaration(
@@ -118,7 +119,7 @@ NODES = (
         lower=_soft_switch,
         check_lazy=_needs_soft,
         check_inputs=_check_soft,
-        inputs=(InputSpec("switch", "BOOLEAN"), *_SIDES),
+        inputs=(_CHOSEN, *_FREE_SIDES),
         outputs=(matched("output", "switch"),),
     ),
     NodeDeclaration(

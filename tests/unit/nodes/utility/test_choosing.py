@@ -92,3 +92,11 @@ def test_place_of_a_custom_choice_is_taken_but_left_to_the_page() -> None:
     assert declaration.dynamic_inputs is not None
     taken = declaration.dynamic_inputs({"choice": "red", "index": 2, "option1": "red"})
     assert [spec.name for spec in taken] == ["choice", "index"]
+
+
+def test_one_side_of_a_switch_is_enough() -> None:
+    declaration = BUILTIN.get("ComfySwitchNode")
+    assert declaration is not None
+    assert declaration.dynamic_inputs is not None
+    sections = {spec.name: spec.section for spec in declaration.dynamic_inputs({"switch": True})}
+    assert sections == {"switch": "required", "on_false": "optional", "on_true": "optional"}
