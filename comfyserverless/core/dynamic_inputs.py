@@ -9,8 +9,8 @@ and the node gets a nested value under the container's own name:
   of that choice -> {mode: key, width: ...}.
 - `COMFY_DYNAMICSLOT_V3` (options `slotType`, `inputs`): parts exist once the slot is filled -> {slot: ...,
   part: ...}.
-- `COMFY_DYNAMICGROUP_V3` (options `template`: {input: sections of the parts, min, max}): `rows.0.name` -> a
-  list of dicts.
+- `COMFY_DYNAMICGROUP_V3` (options `template`: sections of a row, and min, max): `rows.0.name` -> a list of
+  dicts.
 
 They nest. Who uses it: a declaration's `dynamic_inputs` is `[InputSpec(leaf.name, leaf.type, leaf.options,
 leaf.section) for leaf in expand(DECLARED, submitted).leaves]`, and its lowering reads
@@ -30,7 +30,10 @@ DYNAMIC_SLOT = "COMFY_DYNAMICSLOT_V3"
 DYNAMIC_GROUP = "COMFY_DYNAMICGROUP_V3"
 
 DEFAULT_MAX_COUNT = 100
-"""How many parts an autogrow or a group may have whose template does not say."""
+"""How many parts an autogrow may have whose template does not say."""
+
+DEFAULT_MAX_ROWS = 20
+"""How many rows a group may have that does not say, and at most."""
 
 Sections = Mapping[str, Mapping[str, Sequence[Any]]]
 """Declared inputs: section (`required`, `optional`) -> name -> [type, options]; the options may be missing."""
@@ -203,15 +206,14 @@ def _add_slot(growing: _Growing, options: Mapping[str, Any], place: _Place) -> N
 
 
 def _add_group(growing: _Growing, options: Mapping[str, Any], place: _Place) -> None:
-    template = options.get("template", {})
-    least = int(template.get("min", 0))
+    least = int(options.get("min", 0))
     growing.dicts.append(place.path)
     growing.lists.append(place.path)
-    for index in range(int(template.get("max", DEFAULT_MAX_COUNT))):
+    for index in range(int(options.get("max", DEFAULT_MAX_ROWS))):
         part = place.below(str(index), index >= least)
         if index < least or growing.has_any(part.path):
             growing.dicts.append(part.path)
-            _add_sections(growing, template.get("input", {}), part)
+            _add_sections(growing, options.get("template", {}), part)
 
 
 _EXPANDERS: Mapping[str, Callable[[_Growing, Mapping[str, Any], _Place], None]] = {

@@ -33,6 +33,10 @@ BUILD = """() => {
   for (const index of [0, 1, 2]) link(three, 0, sum, `numbers.number${index}`);
   const mode = set(set(add("V3ComboMode"), "mode", "on"), "mode.strength", 0.5);
   set(set(mode, "mode.kind", "y"), "mode.kind.depth", 3);
+  const rows = add("V3Rows");
+  set(rows, "rows", 2);
+  set(set(rows, "rows.0.name", "first"), "rows.1.count", 7);
+  link(rows, 0, add("V3Reports"), "value");
   link(sum, 0, add("V3Reports"), "value");
   link(mode, 0, add("V3Reports"), "value");
   window.slots = sum.inputs.map((each) => each.name);
@@ -65,12 +69,15 @@ def test_inputs_that_the_page_makes_for_a_schema_are_those_that_the_node_gets(
     assert sorted(submitted["V3AutogrowSum"]) == [f"numbers.number{index}" for index in range(3)]
     expected = {"mode": "on", "mode.strength": 0.5, "mode.kind": "y", "mode.kind.depth": 3}
     assert submitted["V3ComboMode"] == expected
+    rows = {"rows.0.name": "first", "rows.0.count": 1, "rows.1.name": "?", "rows.1.count": 7}
+    assert submitted["V3Rows"] == rows
 
     window.page.evaluate(RECORD)
     window.page.get_by_test_id("queue-button").click()
-    window.page.wait_for_function("window.texts.length === 2", timeout=60_000)
+    window.page.wait_for_function("window.texts.length === 3", timeout=60_000)
     texts = window.page.evaluate("window.texts")
     nested = {"mode": "on", "strength": 0.5, "kind": {"kind": "y", "depth": 3}}
-    assert sorted(json.loads(text) for text in texts if text.isdigit()) == [9]
-    assert [json.loads(text) for text in texts if not text.isdigit()] == [nested]
+    table = [{"name": "first", "count": 1}, {"name": "?", "count": 7}]
+    told = [json.loads(text) for text in texts]
+    assert all(each in told for each in (9, nested, table)), told
     window.screenshot("v3_page")

@@ -214,6 +214,19 @@ async def test_chosen_key_brings_its_inputs_nested(v3: RunningServer) -> None:
     assert [each["type"] for each in answer["node_errors"]["1"]["errors"]] == ["value_not_in_list"]
 
 
+async def test_group_is_a_list_of_its_rows(v3: RunningServer) -> None:
+    rows = node("V3Rows", rows__0__name="a", rows__0__count=1, rows__1__name="b", rows__1__count=["1", 0])
+    graph = {"1": node("V3AsyncAdd", a=5, b=0), "2": rows, "9": node("V3Reports", value=["2", 0])}
+    assert json.loads(shown(await run(v3, graph))[0]) == [{"name": "a", "count": 1}, {"name": "b", "count": 5}]
+    answer = await refused(v3, {"2": node("V3Rows", rows__1__count=-1), "9": node("V3Reports", value=["2", 0])})
+    problems = {each["extra_info"]["input_name"]: each["type"] for each in answer["node_errors"]["2"]["errors"]}
+    assert problems == {
+        "rows.0.name": "required_input_missing",
+        "rows.0.count": "required_input_missing",
+        "rows.1.count": "value_smaller_than_min",
+    }
+
+
 async def test_lazy_input_that_is_not_asked_for_never_runs(v3: RunningServer) -> None:
     graph = {
         "1": node("V3AsyncAdd", a=31, b=0),

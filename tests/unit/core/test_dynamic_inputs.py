@@ -71,7 +71,7 @@ ROWS: dict[str, Any] = {
     "required": {
         "rows": [
             "COMFY_DYNAMICGROUP_V3",
-            {"template": {"input": {"required": {"name": ["STRING", {}]}}, "min": 1, "max": 12}},
+            {"template": {"required": {"name": ["STRING", {}]}}, "min": 1, "max": 12},
         ]
     }
 }
@@ -198,10 +198,10 @@ def _combo(draw: st.DrawFn, inner: st.SearchStrategy[Declared]) -> Declared:
 def _group(draw: st.DrawFn, inner: st.SearchStrategy[Declared]) -> Declared:
     entry, submitted, nested = draw(inner)
     count = draw(st.integers(1, 3))
-    template = {"input": {"required": {"field": entry}}, "min": 0, "max": 10}
+    options = {"template": {"required": {"field": entry}}, "min": 0, "max": 10}
     below = {f".{row}{key}": value for row in range(count) for key, value in _below("field", submitted).items()}
     rows = [{"field": _renamed(nested, "field")} for _ in range(count)]
-    return ["COMFY_DYNAMICGROUP_V3", {"template": template}], below, rows
+    return ["COMFY_DYNAMICGROUP_V3", options], below, rows
 
 
 OWN = "\0own"

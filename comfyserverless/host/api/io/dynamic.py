@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
 
 from comfyserverless.core import dynamic_inputs
 from comfyserverless.host.api.io.base import ComfyTypeI, ComfyTypeIO, Input, Output, WidgetInput, taking
@@ -283,20 +283,23 @@ class DynamicSlot(ComfyTypeI, io_type=dynamic_inputs.DYNAMIC_SLOT):
 
 
 class DynamicGroupInput(DynamicInput):
-    """Rows of inputs, min to max of them; the node gets a list of dicts."""
+    """Rows of inputs, min to max of them; the node gets a list of dicts. template: the inputs of a row."""
 
-    parameters = taking("id", "inputs", **_HEAD, min=0, max=dynamic_inputs.DEFAULT_MAX_COUNT, **_TAIL)
-    inputs: list[Input]
+    parameters = taking(
+        "id", "template", **_HEAD, min=0, max=dynamic_inputs.DEFAULT_MAX_ROWS, group_name=None, **_TAIL
+    )
+    renamed: ClassVar[Mapping[str, str]] = {"inputs": "template"}
+    template: list[Input]
+    group_name: str | None
 
     def get_dynamic(self) -> list[Input]:
         """Return the inputs of a row."""
-        return self.inputs
+        return self.template
 
     def as_dict(self) -> dict[str, Any]:
         """Return the options of `/object_info`."""
-        known = super().as_dict()
-        template = {"input": sections_of(self.inputs), "min": known.pop("min"), "max": known.pop("max")}
-        return {**known, "template": template}
+        name = {} if self.group_name is None else {"group_name": self.group_name}
+        return {**super().as_dict(), "template": sections_of(self.template), **name}
 
 
 class DynamicGroup(ComfyTypeI, io_type=dynamic_inputs.DYNAMIC_GROUP):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from comfy_api.latest import ComfyAPI, ComfyExtension, io
 
-from .dynamic import AutogrowSum, ComboMode, LazyRows
+from .dynamic import AutogrowSum, ComboMode, LazyRows, Rows
 from .flow import Blocks, BlocksItem, Expands, Switch
 from .plain import AsyncAdd, Checked, Counted, Fingerprint, Hidden, Lists, StatefulTry
 from .showing import Previews, Reports, Sounds, Waits
@@ -38,6 +38,7 @@ class Extension(ComfyExtension):
             Lists,
             Previews,
             Reports,
+            Rows,
             Sounds,
             StatefulTry,
             Switch,

@@ -46,6 +46,23 @@ class ComboMode(io.ComfyNode):
         return io.NodeOutput(json.dumps(mode, sort_keys=True))
 
 
+class Rows(io.ComfyNode):
+    """Tell the rows of a group."""
+
+    @classmethod
+    def define_schema(cls) -> io.Schema:
+        row = [io.String.Input("name", default="?"), io.Int.Input("count", default=1, min=0)]
+        return io.Schema(
+            node_id="V3Rows",
+            inputs=[io.DynamicGroup.Input("rows", row, min=1, max=4)],
+            outputs=[io.String.Output()],
+        )
+
+    @classmethod
+    def execute(cls, rows: list[dict[str, Any]]) -> io.NodeOutput:
+        return io.NodeOutput(json.dumps(rows))
+
+
 class LazyRows(io.ComfyNode):
     """Take the first of lazy inputs that is not zero, asking for one after the other."""
 

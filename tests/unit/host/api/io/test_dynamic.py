@@ -66,6 +66,6 @@ def test_slot_is_named_by_what_is_connected() -> None:
 
 
 def test_group_says_how_many_rows_it_has() -> None:
-    made = io.DynamicGroup.Input("rows", [io.String.Input("name")], min=1, max=4)
+    made = io.DynamicGroup.Input("rows", [io.String.Input("name")], min=1, max=4, group_name="Row")
     part = {"required": {"name": ("STRING", {"multiline": False})}}
-    assert made.as_dict() == {"template": {"input": part, "min": 1, "max": 4}}
+    assert made.as_dict() == {"template": part, "min": 1, "max": 4, "group_name": "Row"}
