@@ -293,3 +293,82 @@ async def test_subclass_of_the_saving_node_saves_with_the_graph(packs: RunningSe
         content = await client.image(items[1])
     assert items[0] == {"filename": "x_own_00001_.png", "subfolder": "mine", "type": "output"}
     assert b"ModelsOwnSave" in content
+
+
+async def test_controls_of_conditionings_act_wherever_the_walk_is_driven(packs: RunningServer) -> None:
+    graph = base(
+        image=node("EmptyImage", width=64, height=96, batch_size=1, color=0x804020),
+        net=node("ControlNetLoader", control_net_name="sd15_canny_tiny.safetensors"),
+        both=node("ControlNetApplyAdvanced", **_SIDES, control_net=["net", 0], image=["image", 0], strength=0.9,
+                  start_percent=0.0, end_percent=0.6),
+        plain=ksampler(),
+    )  # fmt: skip
+    sides = {"positive": ["both", 0], "negative": ["both", 1]}
+    for name, made in (("a", ksampler()), ("b", sampled("ModelsPlain")), ("c", sampled("ModelsStepwise"))):
+        graph[name] = {**made, "inputs": {**made["inputs"], **sides}}
+    a, b, c, plain = await latents(packs, graph, "a", "b", "c", "plain")
+    assert torch.equal(a, b)
+    assert torch.equal(a, c)
+    assert not torch.equal(a, plain)
+
+
+@pytest.mark.parametrize("way", ["whole", "entries"])
+async def test_adapters_that_a_pack_puts_on_by_keys_are_those_of_the_file(
+    packs: RunningServer, way: str
+) -> None:
+    graph = base(
+        lora=node("LoraLoader", model=["ckpt", 0], clip=["ckpt", 1], lora_name=LORA, strength_model=0.8,
+                  strength_clip=0.6),
+        keys=node("ModelsLoraByKeys", model=["ckpt", 0], clip=["ckpt", 1], lora=LORA, way=way),
+    )  # fmt: skip
+    for name in ("lora", "keys"):
+        graph[f"{name} p"] = node("CLIPTextEncode", clip=[name, 1], text="a house")
+        made = ksampler(model=(name, 0))
+        graph[f"{name} k"] = {**made, "inputs": {**made["inputs"], "positive": [f"{name} p", 0]}}
+    graph["plain"] = ksampler()
+    a, b, plain = await latents(packs, graph, "lora k", "keys k", "plain")
+    assert torch.equal(a, b)
+    assert not torch.equal(a, plain)
+
+
+async def test_differences_and_wrappers_of_a_pack_act(packs: RunningServer) -> None:
+    graph = base(plain=ksampler(), half=sampled("ModelsDifferences"), wrapped=sampled("ModelsWrapped"))
+    plain, half, wrapped = await latents(packs, graph, "plain", "half", "wrapped")
+    assert torch.equal(plain, wrapped)
+    assert torch.isfinite(half).all()
+    assert not torch.allclose(plain, half, atol=1e-2)
+
+
+async def test_patches_of_built_in_nodes_act_wherever_the_walk_is_driven(packs: RunningServer) -> None:
+    graph = base(
+        rescale=node("RescaleCFG", model=["ckpt", 0], multiplier=0.9),
+        process=node("ModelSamplingDiscrete", model=["rescale", 0], sampling="v_prediction", zsnr=True),
+        a=ksampler(model=("process", 0)),
+        b=sampled("ModelsPlain", model=("process", 0)),
+        c=sampled("ModelsStepwise", model=("process", 0)),
+        plain=ksampler(),
+    )
+    a, b, c, plain = await latents(packs, graph, "a", "b", "c", "plain")
+    assert torch.equal(a, b)
+    torch.testing.assert_close(c, a, rtol=1e-5, atol=1e-4)
+    assert not torch.allclose(a, plain, atol=1e-2)
+
+
+async def test_upscalers_and_tiled_decoding_are_those_of_the_nodes(packs: RunningServer) -> None:
+    graph = base(
+        image=node("EmptyImage", width=16, height=16, batch_size=1, color=0x804020),
+        upscaler=node("UpscaleModelLoader", model_name="esrgan_x2_tiny.safetensors"),
+        start=ksampler(steps=1),
+        own=node("ModelsEnlarged", upscaler=["upscaler", 0], image=["image", 0], vae=["ckpt", 2],
+                 latent=["start", 0]),
+        larger=node("ImageUpscaleWithModel", upscale_model=["upscaler", 0], image=["image", 0]),
+        tiled=node("VAEDecodeTiled", samples=["start", 0], vae=["ckpt", 2], tile_size=64, overlap=16,
+                   temporal_size=64, temporal_overlap=8),
+    )  # fmt: skip
+    pictures = {"a": ["own", 0], "b": ["larger", 0], "c": ["own", 1], "d": ["tiled", 0]}
+    graph |= {name: node("VAEEncode", pixels=link, vae=["ckpt", 2]) for name, link in pictures.items()}
+    graph["scale"] = node("PreviewAny", source=["own", 2])
+    a, b, c, d = await latents(packs, graph, *"abcd")
+    assert torch.equal(a, b)
+    assert torch.equal(c, d)
+    assert a.shape[-1] == 4

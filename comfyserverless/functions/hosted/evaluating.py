@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 import torch
 
-from comfyserverless.functions.guided import denoise, evaluate_sides, guidance_of, point_of
+from comfyserverless.functions.guided import AddedBy, Point, denoise, evaluate_sides, guidance_of, point_of
 from comfyserverless.functions.patching.evaluation import PatchedEvaluation, Walk
 from comfyserverless.functions.patching.subject import take_diffusion
-from comfyserverless.sampling.guidance import MIDDLE, NEGATIVE, POSITIVE
+from comfyserverless.sampling.guidance import MIDDLE, NEGATIVE, POSITIVE, Guidance, is_in_range
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
 
 SIDES: Mapping[str, int] = {"positive": POSITIVE, "negative": NEGATIVE, "middle": MIDDLE}
@@ -42,7 +42,8 @@ class DenoiseEvaluate(ModelFn):
         """
         state, subject, diffusion = inputs["state"], components["subject"], components["diffusion"]
         guidance = guidance_of(inputs, state["sampler"], subject)
-        point, residuals = point_of(state, subject), inputs["residuals"]
+        point = point_of(state, subject)
+        residuals = _acting(inputs["residuals"], guidance, point)
         patched = None
         if subject.options is not None:
             patched = PatchedEvaluation(
@@ -53,3 +54,12 @@ class DenoiseEvaluate(ModelFn):
             return {"positive": estimate.denoised, "negative": estimate.uncond, "middle": None}
         given = patched.sides() if patched else evaluate_sides(point, guidance, diffusion, residuals)
         return {name: given.get(side) for name, side in SIDES.items()}
+
+
+def _acting(residuals: AddedBy, guidance: Guidance, point: Point) -> AddedBy:
+    """Leave out what applications add that do not act at this level."""
+    sigma = float(point.sigma)
+    return [
+        added if is_in_range(guidance.applications[index], sigma, point.parametrization) else None
+        for index, added in enumerate(residuals)
+    ]

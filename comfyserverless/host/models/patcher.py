@@ -71,6 +71,10 @@ class ModelPatcher(OptionSetters, Stores):
 
     def ref_with(self, model_options: Mapping[str, Any]) -> ModelRef:
         """Return the handle with other options than its own; wrappers and callbacks are added to them."""
+        return self.ref_exactly_with(self.options_to_send(model_options))
+
+    def ref_exactly_with(self, model_options: Mapping[str, Any]) -> ModelRef:
+        """Return the handle with just these options."""
         if self.ref is None:
             return refuse("sampling", f"{type(self.model).__name__} is no model of this server")
         if self.get_injections_all():
@@ -81,12 +85,11 @@ class ModelPatcher(OptionSetters, Stores):
         return msgspec.structs.replace(self.ref, patches=(*self.ref.patches, patch))
 
     def _freeze(self, model_options: Mapping[str, Any]) -> Patch | None:
-        merged = self.options_to_send(model_options)
-        signature = (*_leaves(merged), *_leaves(self.object_patches))
+        signature = (*_leaves(model_options), *_leaves(self.object_patches))
         if self._frozen[0] != signature or any(
             a is not b for a, b in zip(self._frozen[0], signature, strict=True)
         ):
-            self._frozen = (signature, freeze(merged, self.object_patches))
+            self._frozen = (signature, freeze(model_options, self.object_patches))
         return self._frozen[1]
 
     def _signature(self) -> tuple[Any, ...]:

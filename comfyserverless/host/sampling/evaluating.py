@@ -88,7 +88,7 @@ def _evaluate(
     sigmas = _levels_around(sigma, (model_options.get("transformer_options") or {}).get(_SIGMAS))
     return run_node(
         "HostEvaluate",
-        model=patcher.ref_with(options_to_send(model_options)),
+        model=patcher.ref_exactly_with(options_to_send(model_options)),
         x=x_in,
         sigmas=sigmas,
         step=sigmas.index(sigma),

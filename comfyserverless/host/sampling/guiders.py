@@ -143,7 +143,7 @@ class CFGGuider:
             return remote.run(self, walk)
         self.conds = {name: [dict(each) for each in conds] for name, conds in self.original_conds.items()}
         before = self.model_options
-        self.model_options = copy_options(before)
+        self.model_options = self.model_patcher.options_to_send(copy_options(before))
         try:
             executor = WrapperExecutor.new_class_executor(
                 self.outer_sample, self, self._wrappers(WrappersMP.OUTER_SAMPLE)
@@ -157,9 +157,7 @@ class CFGGuider:
         return output
 
     def _wrappers(self, kind: str) -> list[Any]:
-        return get_all_wrappers(
-            kind, self.model_patcher.options_to_send(self.model_options), is_model_options=True
-        )
+        return get_all_wrappers(kind, self.model_options, is_model_options=True)
 
 
 class ThreeSided(CFGGuider):

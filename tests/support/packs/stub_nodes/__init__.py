@@ -13,7 +13,7 @@ import torch
 
 from comfyserverless.host.bridge import bridge
 
-from .wild import ANY, AnyKey  # noqa: TID252 - as packs do it
+from .wild import ANY, AnyKey
 
 
 class Node:
