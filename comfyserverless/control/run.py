@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import Any
 
 from comfyserverless.control.cache import NodeCache
 from comfyserverless.control.context import NodeContext, NodeListener, RunIdentity, RunServices
@@ -29,7 +30,7 @@ from comfyserverless.core.errors import ComfyServerlessError
 from comfyserverless.core.ids import NodeId, PromptId, WorkerId
 from comfyserverless.graph.lowering import HiddenInputs
 from comfyserverless.graph.plan import Plan, PlanNode
-from comfyserverless.graph.questions import token_questions
+from comfyserverless.graph.questions import Question, Tokens, token_questions
 
 log = logging.getLogger(__name__)
 
@@ -93,7 +94,17 @@ class Run:
     async def read(self) -> None:
         """Compute the cache signatures (before the cache is pruned for this run)."""
         questions = token_questions(self._plan.nodes.values(), self._plan.prompt)
-        self._plan.sign(await self._services.classes.tokens(questions) if questions else {})
+        self._plan.sign(await self._tokens(questions) if questions else {})
+
+    async def _tokens(self, questions: Sequence[Question]) -> Tokens:
+        """Ask for change tokens; none if the user stops the run meanwhile."""
+        asking = asyncio.ensure_future(self._services.classes.tokens(questions))
+        either: set[asyncio.Future[Any]] = {asking, self._interrupted}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            return asking.result() if asking.done() else {}
+        finally:
+            asking.cancel()
 
     async def execute(self) -> None:
         """Run to the end and report it; raises nothing but cancellation."""

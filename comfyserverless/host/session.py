@@ -120,7 +120,7 @@ class HostSession:
             packs = PackLoader(self._plan, REGISTRY, self._begin).load_all()
         except Exception:
             log.exception("loading node packs ended early")
-        catalog = Catalog(packs, REGISTRY.describe_all(), web_folders=WEB_FOLDERS)
+        catalog = Catalog(packs, REGISTRY.describe_all(self._begin), web_folders=WEB_FOLDERS)
         for change in self._parts.loaded:
             try:
                 catalog = change(catalog)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
+import json
 import os
 import shutil
 import signal
@@ -11,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from tests.support.client import Client, RunResult
 from tests.support.server import RunningServer, ServerOptions
@@ -257,3 +261,59 @@ def _is_host(server: RunningServer, pid: int) -> bool:
 def _last_host(server: RunningServer) -> int:
     starts = [line for line in server.log().splitlines() if "INFO worker host." in line]
     return int(starts[-1].split("worker host.")[1].split(" ")[0])
+
+
+async def test_prompt_can_be_interrupted_while_a_pack_ponders_what_has_changed(packs: RunningServer) -> None:
+    async with Client(packs.url) as client:
+        prompt = await client.submit({"5": {"class_type": "StubPonder", "inputs": {"seconds": 8.0}}})
+        begin_s = time.monotonic()
+        while not (await client.get("/queue"))["queue_running"]:  # noqa: ASYNC110 - it lasts
+            await asyncio.sleep(0.02)
+        await client.post("/interrupt", {})
+        assert (await client.listen(prompt)).outcome == "execution_interrupted"
+        assert time.monotonic() - begin_s < 6.0
+
+
+async def test_what_a_node_writes_into_the_workflow_is_in_the_pictures_after_it(packs: RunningServer) -> None:
+    graph = {
+        "1": {"class_type": "StubMark", "inputs": {"value": 5}},
+        "2": {
+            "class_type": "EmptyImage",
+            "inputs": {"width": 8, "height": 8, "batch_size": 1, "color": ["1", 0]},
+        },
+        "3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "marked"}},
+    }
+    workflow = {"extra_pnginfo": {"workflow": {"nodes": []}}}
+    async with Client(packs.url) as client:
+        result = await client.run(graph, extra_data=workflow)
+        (entry,) = result.images()
+        with Image.open(io.BytesIO(await client.image(entry))) as image:
+            assert json.loads(image.text["marked"]) == [5, 3]
+
+
+async def test_prompts_with_nodes_of_packs_are_there_again_after_a_crash_of_the_server(
+    tiny_models: Path, tmp_path: Path
+) -> None:
+    install_packs(tmp_path)
+    flags = ("--disable-all-custom-nodes", "--whitelist-custom-nodes", "stub_nodes")
+    options = ServerOptions(tmp_path, models=tiny_models, flags=flags)
+    first = RunningServer.start(options)
+    try:
+        async with Client(first.url) as client:
+            running = await client.submit({"5": {"class_type": "StubBlock", "inputs": {"seconds": 2.0}}})
+            await wait_for_start(client, "5")
+            waiting = await client.submit({"1": add(30, 4), "9": show(["1", 0])})
+            assert await client.get("/object_info/SingleFile") == {}
+    finally:
+        first.kill()
+    second = RunningServer.start(options)
+    try:
+        async with Client(second.url) as client, asyncio.timeout(60):
+            history: dict[str, Any] = {}
+            while waiting not in history:
+                await asyncio.sleep(0.1)
+                history = await client.get("/history")
+            assert history[waiting]["outputs"]["9"]["text"] == ["34"]
+            assert history[running]["status"]["status_str"] == "success"
+    finally:
+        second.stop()

@@ -38,6 +38,7 @@ LOADED_WITHIN_S = 120.0
 
 _ANSWER_WITHIN_S = 60.0
 _IMPORT_LIMIT_S = 600.0
+_MOST_UNANSWERED = 6
 
 NoticeListener = Callable[[Any, InvocationId | None], None]
 RequestListener = Callable[[wire.HostRequest], None]
@@ -89,6 +90,8 @@ class PackHost:
         #: packs that ended a host at their import: name -> why they are not loaded again.
         self._given_up: dict[str, str] = {}
         self._is_stopping = False
+        #: questions in a row that nobody answered in time.
+        self._unanswered = 0
         self._watch: asyncio.Task[None] | None = None
 
     def connect(
@@ -169,6 +172,7 @@ class PackHost:
             self._send(worker, wire.HostQuestion(number, kind, values.encode(payload)))
             answer = await asyncio.wait_for(asked, within_s)
         except TimeoutError as exc:
+            self._note_silence(worker)
             raise HostDown(f"The node packs did not answer within {within_s:g} s ({kind})") from exc
         finally:
             self._asked.pop(number, None)
@@ -203,6 +207,7 @@ class PackHost:
         """Take a message of the host."""
         match message:
             case wire.HostAnswer(id=number, payload=payload, error=error):
+                self._unanswered = 0
                 asked = self._asked.pop(number, None)
                 if asked is not None and not asked.done():
                     if error:
@@ -225,6 +230,14 @@ class PackHost:
             _tell(self.catalog.packs)
         for listener in self._listeners.get(kind, ()):
             listener(payload, invocation)
+
+    def _note_silence(self, worker: WorkerId) -> None:
+        """End a host that answers no questions any more: packs hold up all who answer."""
+        self._unanswered += 1
+        if self._unanswered >= _MOST_UNANSWERED and worker == self.worker:
+            log.error("the node packs answer no questions any more; ending their process")
+            self._unanswered = 0
+            self._kill(worker)
 
     def _drop_questions(self, why: str) -> None:
         for asked in self._asked.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from comfyserverless.core.ids import TenantId
-from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS
+from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS, HOST_FUNCTIONS
 
 NAMED_TENANTS = 50
 OTHER = "(other)"
@@ -37,4 +37,4 @@ class TenantLabels:
 
 def function_label(function: str) -> str:
     """Return the label of a model function: its name, if it is one that comes with the product."""
-    return function if function in BUILTIN_FUNCTIONS else OTHER
+    return function if function in BUILTIN_FUNCTIONS or function in HOST_FUNCTIONS else OTHER

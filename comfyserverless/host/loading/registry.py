@@ -68,10 +68,17 @@ class ClassRegistry:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def describe_all(self) -> dict[str, NodeInfo]:
-        """Describe all classes; one that cannot be described is left out, and logged."""
+    def describe_all(self, begin: Callable[[str], None] | None = None) -> dict[str, NodeInfo]:
+        """Describe all classes; one that cannot be described is left out, and logged.
+
+        begin: told the name of a pack before code of its classes runs.
+        """
         found: dict[str, NodeInfo] = {}
+        last = ""
         for entry in self:
+            if begin is not None and entry.python_module != last:
+                last = entry.python_module
+                begin(last.removeprefix("custom_nodes."))
             try:
                 found[entry.name] = contract_of(entry.cls).describe(entry, None)
             except Exception:  # custom-node call: a broken class must not hide the others

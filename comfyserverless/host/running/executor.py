@@ -63,7 +63,7 @@ class _Job:
 class Executor:
     """Run invocations; `run` is called on the threads of lanes.
 
-    loaded: set when the packs are: calls wait for it, since a host that follows one that ended gets work at once.
+    loaded: set when the packs are: calls wait for it, as a host that follows one that ended gets work at once.
     """
 
     def __init__(

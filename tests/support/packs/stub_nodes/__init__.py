@@ -217,6 +217,41 @@ class StubWait(Node):
         return {"ui": {"text": [str(value)]}}
 
 
+class StubPonder(Node):
+    """Takes its time to say whether it has changed."""
+
+    OUTPUT_NODE = True
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {"seconds": ("FLOAT", {"default": 0.0})}}
+
+    @classmethod
+    def IS_CHANGED(cls, seconds: float) -> float:
+        time.sleep(seconds)
+        return float("nan")
+
+    def run(self, seconds: float) -> tuple[()]:
+        return ()
+
+
+class StubMark(Node):
+    """Writes into the workflow that is saved with pictures."""
+
+    RETURN_TYPES = ("INT",)
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {
+            "required": {"value": ("INT", {"default": 0})},
+            "hidden": {"info": "EXTRA_PNGINFO", "graph": "PROMPT"},
+        }
+
+    def run(self, value: int, info: dict[str, Any], graph: dict[str, Any]) -> tuple[int]:
+        info["marked"] = [value, len(graph)]
+        return (value,)
+
+
 def _text(value: Any) -> str:
     return f"{tuple(value.shape)} {float(value.sum()):g}" if isinstance(value, torch.Tensor) else str(value)
 
@@ -234,6 +269,8 @@ NODE_CLASS_MAPPINGS = {
         StubSample,
         StubSum,
         StubWait,
+        StubPonder,
+        StubMark,
     )
 }
 NODE_DISPLAY_NAME_MAPPINGS = {"StubAdd": "Add (stub)"}
