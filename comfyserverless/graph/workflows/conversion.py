@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from comfyserverless.graph.workflows.document import Node, Slot, WorkflowError, read_workflow
+from comfyserverless.graph.workflows.groups import without_group_nodes
 from comfyserverless.graph.workflows.numbering import with_unique_ids
 from comfyserverless.graph.workflows.ordering import as_object, execution_order
 from comfyserverless.graph.workflows.resolving import Given, Origin, Resolver
@@ -56,7 +57,7 @@ def convert(document: Any, object_info: ObjectInfo) -> Conversion:
 
 class _Converter:
     def __init__(self, document: Mapping[str, Any], object_info: ObjectInfo) -> None:
-        workflow = read_workflow(with_unique_ids(document))
+        workflow = read_workflow(with_unique_ids(without_group_nodes(document, object_info)))
         self._info = object_info
         self._scopes = Scopes(workflow)
         self._resolver = Resolver(self._scopes, self)

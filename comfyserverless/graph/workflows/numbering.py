@@ -20,7 +20,7 @@ def with_unique_ids(document: Mapping[str, Any]) -> dict[str, Any]:
     copied = deepcopy(dict(document))
     definitions = subgraphs_of(copied)
     used = {str(node.get("id")) for node in _nodes(copied)}
-    last = _last_id(copied)
+    last = last_id(copied)
     for definition in definitions:
         changed: dict[str, int] = {}
         for node in _nodes(definition):
@@ -42,7 +42,8 @@ def _nodes(graph: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [node for node in nodes if isinstance(node, dict)] if isinstance(nodes, list) else []
 
 
-def _last_id(document: Mapping[str, Any]) -> int:
+def last_id(document: Mapping[str, Any]) -> int:
+    """Return the largest number that a node of the outer graph has or had."""
     state = document.get("state")
     last = state.get("lastNodeId") if isinstance(state, dict) else document.get("last_node_id")
     own = [node["id"] for node in _nodes(document) if isinstance(node.get("id"), int)]

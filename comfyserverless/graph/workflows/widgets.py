@@ -151,6 +151,15 @@ def widget_of(name: str, entry: Any) -> Widget | None:
     return Widget(name, kind, options, controls or _PARTS.get(kind, 0), controls > 0)
 
 
+def has_upload(info: Mapping[str, Any]) -> bool:
+    """Tell whether nodes of a class have a button to upload files, which has a place after all other values."""
+    keys = ("image_upload", "video_upload", "animated_image_upload", "audio_upload")
+    return any(
+        isinstance(entry, list | tuple) and len(entry) > 1 and any(_mapping(entry[1]).get(key) for key in keys)
+        for _, entry in entries_of(info)
+    )
+
+
 def is_growing(entry: Any) -> bool:
     """Tell whether an input is a group that grows with its links."""
     return isinstance(entry, list | tuple) and len(entry) > 0 and entry[0] == AUTOGROW
