@@ -87,6 +87,7 @@ MODULES = [
     "comfy_api.latest._util.geometry_types", "comfy_api.v0_0_1", "comfy_api.v0_0_2", "comfy_api.input",
     "comfy_api.input.basic_types", "comfy_api.input.video_types", "comfy_api.input_impl",
     "comfy_api.input_impl.video_types", "comfy_api.util", "comfy_api.util.video_types",
+    "comfy_api.feature_flags",
     "comfy_api.torch_helpers", "comfy_api.internal", "comfy_api.version_list",
 ]  # fmt: skip
 
