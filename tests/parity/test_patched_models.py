@@ -1,4 +1,4 @@
-"""Patches without a recorded case, on the real server: each changes the latent, and all go together with others."""
+"""Patches without a recorded case on the real server: each changes the latent, and they go together."""
 
 from __future__ import annotations
 
