@@ -67,7 +67,7 @@ class ModelView:
             latent_format=self.latent_format,
         )
         self.inner_model = self
-        self.current_patcher = SimpleNamespace(model_options=subject.options or {}, model=self)
+        self.current_patcher = SimpleNamespace(model_options=subject.options or {}, model=self, ref=None)
         self._evaluation = evaluation
 
     def process_latent_in(self, latent: Tensor) -> Tensor:

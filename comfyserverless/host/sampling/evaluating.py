@@ -53,7 +53,13 @@ def options_to_send(model_options: Mapping[str, Any]) -> dict[str, Any]:
 def calc_cond_batch(
     model: Any, conds: Sequence[Any], x_in: Tensor, timestep: Tensor, model_options: Mapping[str, Any]
 ) -> list[Tensor]:
-    """Return the estimate [B, C, h, w] for each conditioning (a list of dicts; None: zeros)."""
+    """Return the estimate [B, C, h, w] for each conditioning (a list of dicts; None: zeros).
+
+    Where a patch asks on a worker, inside an evaluation of the model, that evaluation answers.
+    """
+    inside = getattr(model, "calc_cond_batch", None)
+    if inside is not None:
+        return list(inside(conds, x_in, timestep, model_options))
     wrappers = get_all_wrappers(WrappersMP.CALC_COND_BATCH, dict(model_options), is_model_options=True)
     executor = WrapperExecutor.new_executor(_calc_cond_batch, wrappers)
     estimates: list[Tensor] = executor.execute(model, conds, x_in, timestep, model_options)

@@ -13,7 +13,7 @@ import torch
 from comfyserverless.core.errors import PromptError, WorkerError
 from comfyserverless.core.values import PYTHON_PATCH, ModelRef, Patch
 from comfyserverless.functions.patching.pickled import PACK_MODULES, PickledPatches
-from tests.support.analytic_models import MODEL
+from tests.support.analytic_models import MODEL, AnalyticPool
 from tests.unit.functions.patching.test_evaluation import after_step
 
 
@@ -28,6 +28,23 @@ def test_a_pickled_function_acts_on_a_step(tmp_path: Path) -> None:
     path = written(tmp_path / "digest", {"model_options": options, "object_patches": {}})
     found = after_step(ModelRef(MODEL.file, patches=(Patch(PYTHON_PATCH, (("path", path),)),)))
     assert not torch.allclose(found, after_step(MODEL))
+
+
+def test_a_pickled_function_finds_the_modules_of_packs_and_evaluates_inside(tmp_path: Path) -> None:
+    def away_from_empty(args: dict[str, Any]) -> torch.Tensor:
+        import comfy.samplers
+
+        empty = [{**each, "cross_attn": each["cross_attn"] * 0} for each in args["cond"]]
+        model, x, sigma = args["model"], args["input"], args["sigma"]
+        (estimate,) = comfy.samplers.calc_cond_batch(model, [empty], x, sigma, args["model_options"])
+        guided = comfy.samplers.sampling_function(model, x, sigma, args["uncond"], args["cond"], 7.0)
+        assert torch.equal(guided, args["denoised"])
+        return args["denoised"] + (args["cond_denoised"] - estimate)  # type: ignore[no-any-return]
+
+    path = written(tmp_path / "digest", {"model_options": {"sampler_post_cfg_function": [away_from_empty]}})
+    pool = AnalyticPool()
+    after_step(ModelRef(MODEL.file, patches=(Patch(PYTHON_PATCH, (("path", path),)),)), pool)
+    assert [round(call[2].mean().item(), 3) for call in pool.model.calls] == [0.75, 0.0, 0.75]
 
 
 def test_a_file_is_loaded_once_and_the_oldest_is_forgotten(tmp_path: Path) -> None:
