@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from comfyserverless.control.dispatch import Dispatcher
 from comfyserverless.control.hosting.host import PackHost
@@ -23,7 +23,7 @@ from comfyserverless.control.workers.sizing import checkpoint_share_bytes, free_
 from comfyserverless.core import messages as wire
 from comfyserverless.core.config import WorkerConfig
 from comfyserverless.core.errors import InvariantError
-from comfyserverless.core.ids import WorkerId
+from comfyserverless.core.ids import InvocationId, WorkerId
 from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS, HOST_FUNCTIONS
 from comfyserverless.scheduling.state import SchedulingConfig
 
@@ -173,13 +173,25 @@ class WorkerPool:
             await asyncio.sleep(_WATCH_EVERY_S)
             heard_at_s = {worker: state.heard_at_s for worker, state in self._joined.items()}
             self._processes.kill_silent(heard_at_s, time.monotonic() - _SILENCE_LIMIT_S)
-            late = self.dispatcher.held_up(_HOST_CANCEL_GRACE_S)
-            for worker, invocation in self.dispatcher.held_up(_CANCEL_GRACE_S).items():
-                if self._processes.is_host(worker) and worker not in late:
-                    continue
+            for worker, invocation in self.overdue(self.dispatcher.held_up).items():
                 extra = {"worker": worker, "invocation": invocation}
                 log.warning("worker %s does not end cancelled %s; killing it", worker, invocation, extra=extra)
                 self._processes.kill(worker)
+
+    def overdue(
+        self, held_up: Callable[[float], Mapping[WorkerId, InvocationId]]
+    ) -> dict[WorkerId, InvocationId]:
+        """Return who goes on with something cancelled for longer than may be, and with what.
+
+        held_up: tells who does so for longer than some seconds.
+        """
+        found = {
+            worker: each
+            for worker, each in held_up(_CANCEL_GRACE_S).items()
+            if not self._processes.is_host(worker)
+        }
+        nodes = held_up(_HOST_CANCEL_GRACE_S).items()
+        return found | {worker: each for worker, each in nodes if self._processes.is_host(worker)}
 
     def _view_host(self) -> WorkerView | None:
         host = self._processes.host
