@@ -259,6 +259,11 @@ class NodeContext:
         node = self._hidden.unique_id
         return await self._services.publisher.publish(node, destination, staged, extension)
 
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether everything emitted is done, and well."""
+        return self._unfinished == 0 and not self._failed.done()
+
     async def finished(self) -> None:
         """Wait until everything emitted is done. Raises the first WorkerError."""
         await self._idle.wait()

@@ -15,7 +15,7 @@ from comfyserverless.core.ids import InvocationId, NodeId
 from comfyserverless.core.values import ObjectRef, Output, TensorRef, Value, outputs_in, transform
 from comfyserverless.graph.declaration import FileChoices
 from comfyserverless.graph.frontier import Graph
-from comfyserverless.graph.jsonsafe import brief
+from comfyserverless.graph.jsonsafe import brief, json_safe
 from comfyserverless.graph.lowering import Blocked, NodeResult
 from comfyserverless.graph.plan import Constant, Link, PlanNode
 from comfyserverless.graph.semantics.mapping import values_of
@@ -61,12 +61,12 @@ def shown_inputs(
     """
     known = given or {}
     return {
-        name: [_shown(value, peek) for value in known[name]] if name in known else [_submitted(source)]
+        name: [_shown(value, peek) for value in known.get(name, (_submitted(source),))]
         for name, source in node.inputs.items()
     }
 
 
-def _submitted(source: Link | Constant) -> Any:
+def _submitted(source: Link | Constant) -> Value:
     return f"output {source.slot} of node {source.source}" if isinstance(source, Link) else source.value
 
 
@@ -76,7 +76,7 @@ def _shown(value: Value, peek: Callable[[Output], Value | None]) -> Any:
         found = peek(value)
         return "(not known yet)" if found is None else _shown(found, peek)
     if value is None or isinstance(value, bool | int | float | str):
-        return value
+        return json_safe(value)
     shown = transform(value, lambda leaf: _named(leaf, peek))
     return shown if isinstance(shown, str) else brief(shown, _MAX_VALUE_CHARS)
 

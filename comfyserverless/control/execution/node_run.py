@@ -61,6 +61,13 @@ class NodeRun:
         """Tell whether the lowering has returned: it names no further results of other nodes."""
         return self.task is not None and self.task.done()
 
+    @property
+    def is_done(self) -> bool:
+        """Tell whether the node is done with all it emitted, and well: `outcome` has nothing to wait for."""
+        task = self.task
+        is_made = task is not None and task.done() and not task.cancelled() and task.exception() is None
+        return is_made and self.context.is_idle
+
     def let_go(self) -> tuple[InvocationId, ...]:
         """Hold nothing any more; returns what was held."""
         held, self.held, self.is_let_go = self.held, (), True

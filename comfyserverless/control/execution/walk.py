@@ -150,6 +150,9 @@ class Walk:
         watch = self._back.pop(node, None)
         if watch is None:
             self._present(run, node)
+            if run.is_done:
+                self._finish(run, node)
+                return
             watch = asyncio.create_task(run.outcome())
             if run.node.declaration.is_async:
                 self._set_aside(node, watch)

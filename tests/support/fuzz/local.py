@@ -28,8 +28,18 @@ from comfyserverless.core.errors import CapacityError, PromptError
 from comfyserverless.core.ids import InvocationId, NodeId, TensorId, WorkerId
 from comfyserverless.core.values import FileRef, Output, TensorRef, Value
 from comfyserverless.functions.registry import FUNCTIONS
-from comfyserverless.graph.lowering import Destination, Emitted, HiddenInputs, NodeResult, StepProgress
-from comfyserverless.graph.plan import Constant, Link, Plan
+from comfyserverless.graph.lowering import (
+    Blocked,
+    Destination,
+    Emitted,
+    HiddenInputs,
+    NodeResult,
+    StepProgress,
+)
+from comfyserverless.graph.plan import Constant, Link, Plan, PlanNode
+from comfyserverless.graph.semantics.inputs import read_slot
+from comfyserverless.graph.semantics.mapping import blocker_in, calls_of, edge_of, values_of
+from comfyserverless.graph.semantics.merging import CallResult, merge
 from comfyserverless.graph.validation import validate
 from comfyserverless.models.pool import ModelPool
 from comfyserverless.nodes.registry import BUILTIN
@@ -68,20 +78,36 @@ class LocalRun:
     ) -> None:
         if node_id in done:
             return
-        node, inputs = plan.nodes[node_id], {}
+        node, declared = plan.nodes[node_id], {spec.name for spec in plan.nodes[node_id].declaration.inputs}
+        inputs: dict[str, Sequence[Value]] = {}
         for name, source in node.inputs.items():
-            if isinstance(source, Constant):
-                inputs[name] = source.value
+            if isinstance(source, Constant) and name in declared:
+                inputs[name] = (source.value,)
             elif isinstance(source, Link):
                 await self._run_node(plan, source.source, done, tensors)
-                inputs[name] = done[source.source].outputs[source.slot]
+                inputs[name] = read_slot(done[source.source], source.slot) or (None,)
         context = LocalContext(self, plan, node_id, tensors)
+        results: list[CallResult] = []
         with blaming(node.declaration.name):
-            result = await node.declaration.lower(context, inputs)
-            for value in result.outputs:
-                values.encode(values.replace_outputs(value, context.find))
-        outputs = tuple(values.replace_outputs(value, context.find) for value in result.outputs)
-        done[node_id] = NodeResult(outputs, result.ui)
+            for call in calls_of(inputs, node.declaration):
+                is_blocked = blocker_in(call, node.declaration) is not None
+                results.append(Blocked() if is_blocked else await self._call(node, context, call))
+        done[node_id] = merge(results, node.declaration.outputs)
+
+    async def _call(self, node: PlanNode, context: LocalContext, call: Mapping[str, Value]) -> NodeResult:
+        """Make one call of a node. Raises PromptError if it expands: that is tried apart."""
+        result = await node.declaration.lower(context, call)
+        if result.expand:
+            raise PromptError("this node becomes others")
+        edges = []
+        for edge in result.outputs:
+            found = [
+                value if isinstance(value, Blocked) else values.replace_outputs(value, context.find)
+                for value in values_of(edge)
+            ]
+            values.encode([value for value in found if not isinstance(value, Blocked)])
+            edges.append(edge_of(found))
+        return NodeResult(edges, result.ui)
 
 
 @contextmanager

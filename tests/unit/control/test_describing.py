@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from comfyserverless.control.describing import MODEL_FILE_ERROR, blamed_node, frames, shown_inputs, type_name
 from comfyserverless.core.errors import PromptError, WorkerError
-from comfyserverless.core.ids import NodeId
+from comfyserverless.core.ids import InvocationId, NodeId, TensorId, WorkerId
+from comfyserverless.core.values import FileRef, ModelRef, ObjectRef, Output, TensorRef
 from comfyserverless.graph.plan import Constant, Link, Plan, PlanNode
 from comfyserverless.nodes.registry import BUILTIN
 
@@ -69,3 +70,41 @@ def test_our_own_errors_show_no_frames_and_others_do() -> None:
 def test_inputs_are_shown_as_literals_and_links_by_their_source() -> None:
     shown = shown_inputs(plan().nodes[NodeId("3")])
     assert shown == {"clip": ["output 1 of node 2"], "text": ["x"]}
+
+
+def test_values_are_shown_as_json_and_all_else_by_name() -> None:
+    there = Output(InvocationId("i"), "images")
+    picture = TensorRef(TensorId("t"), (1, 8, 8, 3), "float32", 768, WorkerId("w0.0"), 0)
+    values = [
+        1,
+        float("inf"),
+        None,
+        "text",
+        there,
+        Output(InvocationId("other"), "x"),
+        [picture, {"a": 1}],
+        ObjectRef(TensorId("o"), WorkerId("h"), "pack.Thing"),
+        ModelRef(FileRef("/models/checkpoints/a.safetensors")),
+    ]
+    shown = shown_inputs(
+        plan().nodes[NodeId("3")], {"text": values}, lambda output: picture if output == there else None
+    )
+    assert shown["clip"] == ["output 1 of node 2"]
+    assert shown["text"] == [
+        1,
+        "inf",
+        None,
+        "text",
+        "tensor of float32 [1, 8, 8, 3]",
+        "(not known yet)",
+        "['tensor of float32 [1, 8, 8, 3]', {'a': 1}]",
+        "<pack.Thing>",
+        "<ModelRef of a.safetensors>",
+    ]
+
+
+def test_error_may_have_a_name_that_clients_know_it_by() -> None:
+    class Named(PromptError):
+        shown_as = "graph.DependencyCycleError"
+
+    assert type_name(Named("x")) == "graph.DependencyCycleError"
