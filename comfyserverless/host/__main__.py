@@ -6,6 +6,7 @@ module imports no torch.
 
 from __future__ import annotations
 
+import os
 import sys
 
 import msgspec
@@ -17,6 +18,7 @@ from comfyserverless.worker.environment import prepare_environment
 def main(argv: list[str]) -> int:
     """Run the zygote until its stdin ends; return the exit code."""
     options = msgspec.json.decode(argv[1] if len(argv) > 1 else "{}", type=ZygoteOptions)
+    is_offline = "HF_HUB_OFFLINE" in os.environ  # said by whoever started us, and not by the next line
     prepare_environment(options.threads)
     # Only now: this import loads torch, which reads the environment once.
     from comfyserverless.worker.zygote import be_worker, run_zygote
@@ -26,7 +28,7 @@ def main(argv: list[str]) -> int:
             return be_worker(options, request)
         from comfyserverless.host.process import run_host
 
-        return run_host(options, request)
+        return run_host(options, request, is_offline=is_offline)
 
     return run_zygote(options, work)
 

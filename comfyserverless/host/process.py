@@ -9,6 +9,7 @@ import os
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -29,10 +30,15 @@ MODULES = Path(__file__).parent / "modules"
 """The folder of the modules that packs import."""
 
 
-def run_host(options: ZygoteOptions, request: SpawnWorker) -> int:
-    """Run the node host in this process until the end; return the exit code."""
+def run_host(options: ZygoteOptions, request: SpawnWorker, *, is_offline: bool = False) -> int:
+    """Run the node host in this process until the end; return the exit code.
+
+    is_offline: packs shall not look for files on the network, either.
+    """
     plan = request.host
     assert plan is not None
+    if not is_offline:
+        allow_downloads()
     _take_output(plan, options)
     torch.set_num_threads(request.threads or options.threads or default_threads())
     prepare_imports(plan)
@@ -71,6 +77,15 @@ def prepare_imports(plan: HostPlan) -> None:
         if path and path not in sys.path:
             sys.path.append(path)
     sys.argv = list(plan.settings.argv[:1]) or ["comfyserverless"]
+
+
+def allow_downloads() -> None:
+    """Let packs get their models from where they are published: what our own model code may not do."""
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        os.environ.pop(name, None)
+    constants: Any = sys.modules.get("huggingface_hub.constants")
+    if constants is not None:  # it has read them, in the process that this one is a fork of
+        constants.HF_HUB_OFFLINE = False
 
 
 def _take_output(plan: HostPlan, options: ZygoteOptions) -> None:

@@ -27,14 +27,15 @@ class ClassicContract:
         function = entry.cls.VALIDATE_INPUTS
         parameters = inspect.signature(function).parameters
         takes_all = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values())
-        arguments = {name: value for name, value in given.items() if takes_all or name in parameters}
+        shown = _as_called(entry, given)
+        arguments = {name: value for name, value in shown.items() if takes_all or name in parameters}
         if "input_types" in parameters:
             arguments["input_types"] = dict(input_types)
         return function(**arguments)
 
     def change_token(self, entry: ClassEntry, given: Mapping[str, Any], hidden: HiddenValues) -> Any:
         """Call IS_CHANGED; it is a class method, a static one, or in the wild a plain function."""
-        return entry.cls.IS_CHANGED(**{**given, **hidden.arguments()})
+        return entry.cls.IS_CHANGED(**_as_called(entry, {**given, **hidden.arguments()}))
 
     def new_instance(self, entry: ClassEntry) -> Any:
         """Make an instance."""
@@ -49,13 +50,17 @@ class ClassicContract:
     ) -> dict[str, Any]:
         """Return the arguments with the hidden ones among them; one that takes lists gets them as lists,
         too."""
-        is_list = bool(getattr(entry.cls, "INPUT_IS_LIST", False))
-        own = {name: [value] if is_list else value for name, value in hidden.arguments().items()}
-        return {**call, **own}
+        return {**call, **_as_called(entry, hidden.arguments())}
 
     def outcome(self, entry: ClassEntry, returned: Any) -> Any:
         """Return it as it is."""
         return returned
+
+
+def _as_called(entry: ClassEntry, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return single values as a class gets them: as lists of one where it takes lists."""
+    is_list = bool(getattr(entry.cls, "INPUT_IS_LIST", False))
+    return {name: [value] if is_list else value for name, value in values.items()}
 
 
 CONTRACT = ClassicContract()

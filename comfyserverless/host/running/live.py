@@ -10,12 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from comfyserverless.core import values as trees
 from comfyserverless.core.ids import InvocationId
 from comfyserverless.core.messages import FromWorker, HostNotice, HostReply, HostRequest
 from comfyserverless.host.bridge import CallInfo, InterruptProcessingException, Places
 from comfyserverless.host.running.current import Call, current
+from comfyserverless.host.running.pacing import Budget
 from comfyserverless.host.values import Codec
+from comfyserverless.worker.failures import OUT_OF_MEMORY
 
 _LOOK_EVERY_S = 0.25
 _WITHOUT_CALL_WITHIN_S = 60.0
@@ -37,6 +41,7 @@ class LiveBridge:
         self._send = send
         self._codec = codec
         self._places = places
+        self._budget = Budget()
         self._ids = itertools.count()
         self._lock = threading.Lock()
         #: all and only requests that were sent and not answered.
@@ -69,9 +74,7 @@ class LiveBridge:
                 return self._codec.load(trees.decode(reply.payload))
         finally:
             self._codec.free(made)  # not before the answer was read: it may mention arguments
-        if reply.error_type.endswith(InterruptProcessingException.__name__):
-            raise InterruptProcessingException(reply.error)
-        raise RuntimeError(reply.error)
+        raise _error_of(reply)
 
     def reply(self, message: HostReply) -> None:
         """Take an answer, on the receiving thread; one that nobody waits for any more is dropped."""
@@ -86,6 +89,8 @@ class LiveBridge:
     ) -> None:
         """Report progress of the current (or named) node. Raises InterruptProcessingException if it is over."""
         self.throw_if_interrupted()
+        if preview is None and value < maximum and not self._budget.take():
+            return
         told = {"value": float(value), "maximum": float(maximum), "node_id": self._node(node_id)}
         self._notice("progress", {**told, "preview": preview})
 
@@ -156,6 +161,15 @@ class LiveBridge:
 
     def _node(self, node_id: str | None) -> str | None:
         return node_id if node_id is not None else self.call.node_id or None
+
+
+def _error_of(reply: HostReply) -> Exception:
+    """Return the exception that a pack expects: some of them try again in another way without memory."""
+    if reply.error_type.endswith(InterruptProcessingException.__name__):
+        return InterruptProcessingException(reply.error)
+    if reply.error_type == OUT_OF_MEMORY:
+        return torch.OutOfMemoryError(reply.error)
+    return RuntimeError(reply.error)
 
 
 def places_of(folders: dict[str, str], fallback: Places | None = None) -> Places:

@@ -135,3 +135,20 @@ def test_hidden_arguments_come_with_the_others_and_as_lists_where_all_do() -> No
         "node": ["7"],
         "odd": [None],
     }
+
+
+def test_class_that_takes_lists_is_asked_with_lists() -> None:
+    class Lists(Plain):
+        INPUT_IS_LIST = True
+
+        @classmethod
+        def VALIDATE_INPUTS(cls, count: list[int]) -> bool | str:
+            return count == [1]
+
+        @classmethod
+        def IS_CHANGED(cls, **given: list[Any]) -> list[Any]:
+            return sorted(given.items())
+
+    hidden = HiddenValues({"UNIQUE_ID": "7"}, {"node": "UNIQUE_ID"})
+    assert CONTRACT.check(entry(Lists), {"count": 1, "mode": "a"}, {}) is True
+    assert CONTRACT.change_token(entry(Lists), {"count": 1}, hidden) == [("count", [1]), ("node", ["7"])]

@@ -251,3 +251,35 @@ def test_refusal_of_the_server_is_an_error_of_the_node(rig: Rig) -> None:
     answer = rig.call()
     assert isinstance(answer, wire.InvocationFailed)
     assert (answer.exception_type, answer.message) == ("RuntimeError", "there is no X")
+
+
+def test_lack_of_memory_of_a_worker_is_the_exception_that_packs_look_for(rig: Rig) -> None:
+    def run(self: Any) -> tuple[str]:
+        try:
+            bridge.bridge().ask("run_node", {"class_type": "X", "inputs": {}})
+        except torch.OutOfMemoryError:
+            return ("in tiles",)
+        return ("at once",)
+
+    def refuse() -> None:
+        request = rig.said[0]
+        assert isinstance(request, wire.HostRequest)
+        rig.bridge.reply(wire.HostReply(request.id, b"", "torch.OutOfMemoryError", "no room"))
+
+    rig.add(run)
+    threading.Timer(0.02, refuse).start()
+    assert rig.results() == [["in tiles"]]
+
+
+def test_progress_in_a_flood_is_thinned_and_its_end_is_told(rig: Rig) -> None:
+    def run(self: Any) -> tuple[int]:
+        for value in range(1, 20_001):
+            bridge.bridge().progress(value, 20_000)
+        return (1,)
+
+    rig.add(run)
+    rig.results()
+    told = [trees.decode(each.payload)["value"] for each in rig.said if isinstance(each, wire.HostNotice)]
+    assert told[:3] == [1, 2, 3]
+    assert told[-1] == 20_000
+    assert len(told) < 1_000
