@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +18,22 @@ from tests.support.server import RunningServer, ServerOptions
 PACK = Path(__file__).parents[1] / "support" / "packs" / "semantics"
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """Return a server with the pack."""
-    base = tmp_path_factory.mktemp("semantics")
+@contextmanager
+def serving(base: Path, *flags: str) -> Iterator[RunningServer]:
+    """Start a server with the pack."""
     shutil.copytree(PACK, base / "custom_nodes" / "semantics", ignore=shutil.ignore_patterns("__pycache__"))
-    running = RunningServer.start(ServerOptions(base))
+    running = RunningServer.start(ServerOptions(base, flags=flags))
     try:
         yield running
     finally:
         running.stop()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """Return a server with the pack."""
+    with serving(tmp_path_factory.mktemp("semantics")) as running:
+        yield running
 
 
 @pytest.fixture
@@ -565,6 +572,30 @@ async def test_what_was_done_before_an_error_stays_cached(client: Client) -> Non
     prompt = {"1": sem("Value", number=77), "2": sem("Raise", value=["1", 0], text="no"), "3": show("2")}
     await client.run(prompt)
     assert was_cached(await client.run(prompt), "1")
+
+
+@pytest.mark.parametrize(("flags", "keeps"), [(("--cache-none",), False), (("--cache-lru", "50"), True)])
+async def test_other_cache_modes_keep_nothing_or_more(
+    tmp_path: Path, flags: tuple[str, ...], keeps: bool
+) -> None:
+    prompt = {
+        **switched("Switch", True),
+        "5": sem("Count", n=2),
+        "6": show("5"),
+        "7": sem("Many", count=2),
+        "8": sem("Counter", value=["7", 0]),
+        "9": show("8"),
+    }
+    with serving(tmp_path, *flags) as running:
+        async with Client(running.url) as client:
+            first = await client.run(prompt)
+            await client.run({"1": sem("Value", number=1), "2": show("1")})
+            again = await client.run(prompt)
+    for run in (first, again):
+        assert (shown(run, "4"), shown(run, "6")) == (["('left', None)"], ["2"])
+    assert (shown(first, "9"), shown(again, "9")) == (["1", "2"], ["1", "2"])
+    assert sorted(again.cached_nodes()) == (["1", "3", "4", "5", "6", "7", "8", "9"] if keeps else [])
+    assert sorted(again.executed_nodes()) == ([] if keeps else sorted(first.executed_nodes()))
 
 
 # -- 3.9 errors and interruption ------------------------------------------------------------------

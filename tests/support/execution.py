@@ -15,7 +15,7 @@ from typing import Any, cast
 from comfyserverless.control.cache import NodeCache
 from comfyserverless.control.context import RunServices
 from comfyserverless.control.dispatch import Dispatcher
-from comfyserverless.control.execution.classes import OwnClasses
+from comfyserverless.control.execution.classes import NodeClasses, OwnClasses
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.run import Run
 from comfyserverless.control.views import (
@@ -160,7 +160,9 @@ class Bench:
         self.dispatcher.worker_joined(WORKER, {"cpu": 4, "gpu": 4, "pack": 1, "async": 8})
         self.runs: list[Run] = []
 
-    def start(self, prompt: Prompt, targets: Sequence[str] | None = None) -> tuple[Ran, asyncio.Task[None]]:
+    def start(
+        self, prompt: Prompt, targets: Sequence[str] | None = None, classes: NodeClasses | None = None
+    ) -> tuple[Ran, asyncio.Task[None]]:
         """Begin a prompt; returns what will have come of it, and the task that ends with it."""
         plan = validate(prompt, self.registry, self.files, targets).plan
         assert plan is not None
@@ -179,7 +181,7 @@ class Bench:
             split_guidance="off",
             choices=cast(Any, None),
             staging_tag="t",
-            classes=OwnClasses(self.registry),
+            classes=classes or OwnClasses(self.registry),
         )
         run = Run(ran.record, plan, services, self.cache, ran.notices.append, next(self._serials))
         self.runs.append(run)

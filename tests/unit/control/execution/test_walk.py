@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from math import nan
 from typing import Any
 
 import pytest
 
+from comfyserverless.control.execution.classes import OwnClasses
 from comfyserverless.control.views import (
     NodeBlocked,
     NodeExecuted,
@@ -21,6 +23,7 @@ from comfyserverless.core.values import Value
 from comfyserverless.graph.declaration import NodeDeclaration
 from comfyserverless.graph.lowering import Blocked, Items, LoweringContext, NodeResult
 from comfyserverless.graph.plan import Link
+from comfyserverless.graph.questions import Question, Tokens
 from tests.support.execution import Bench, any_input, link, node_id, node_of
 from tests.support.graph_prompts import Prompt, node
 
@@ -394,6 +397,44 @@ async def test_interrupt_ends_what_waits_at_once(bench_of: Benches) -> None:
     await asyncio.wait_for(task, 5)
     assert ran.record.status is RunStatus.INTERRUPTED
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_interrupt_ends_the_wait_for_change_tokens(bench_of: Benches) -> None:
+    class Silent(OwnClasses):
+        async def tokens(self, questions: Sequence[Question]) -> Tokens:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    bench = bench_of(node_of("Told", lambda: 1, has_remote_token=True))
+    ran, task = bench.start({"1": node("Told"), "2": show("1")}, classes=Silent(bench.registry))
+    await asyncio.sleep(0.01)
+    assert not task.done()
+    bench.runs[0].interrupt()
+    await asyncio.wait_for(task, 5)
+    assert ran.record.status is RunStatus.INTERRUPTED
+    assert ran.started == []
+
+
+async def test_tokens_are_asked_for_also_of_nodes_that_an_expansion_adds(bench_of: Benches) -> None:
+    asked: list[list[str]] = []
+
+    class Telling(OwnClasses):
+        async def tokens(self, questions: Sequence[Question]) -> Tokens:
+            asked.append([each.node for each in questions])
+            return {each.node: nan if each.inputs.get("value") else 1 for each in questions}
+
+    told = node_of("Told", lambda value: value, "value", has_remote_token=True)
+    graph = {"x.1": node("Told", value=0), "x.2": node("Told", value=5)}
+    results = (Link(node_id("x.1"), 0), Link(node_id("x.2"), 0))
+    grown = node_of("Grown", lambda: NodeResult(results, None, graph), outputs="* *", is_changed=lambda *_: nan)
+    bench = bench_of(told, grown)
+    prompt = {"1": node("Grown"), "2": show("1"), "3": show("1", 1)}
+    for again in range(2):
+        ran, task = bench.start(prompt, classes=Telling(bench.registry))
+        await asyncio.wait_for(task, 5)
+        assert ran.did_run("1", "x.2")
+        assert ran.was_cached("x.1") is bool(again), "its token is equal"
+    assert asked == [["x.1", "x.2"]] * 2
 
 
 # -- equal nodes and caches -----------------------------------------------------------------------
