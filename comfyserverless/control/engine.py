@@ -92,7 +92,6 @@ class Engine:
         self._pool.dispatcher.meter.listen(self.book.on_stay)
         parts = (self._pool, self._caches, self._admission, self._prompts, self._services_of, self._notify)
         self._runs = Runs(*parts, hosting=self.hosting)
-        self.hosting.serve(self.interrupt, self._queue)
         follow_folders(self.hosting.host, tenants)
         self._config = config
 

@@ -66,9 +66,10 @@ class Bridge(Protocol):
         Tensors go and come as tensors, handles as handles. kind `run_node`: {class_type, inputs: {name: value}}
         -> list of output values, computed by the built-in node on the workers, charged to the tenant of the
         call; kind `object_info`: {class_type} -> its entry, {} if there is none, None: of all built-in classes
-        by name; kind `queue`: {} -> {running, pending}, lists of [number, prompt id]; kind `interrupt`: {} ->
-        None. Raises InterruptProcessingException if the prompt was stopped meanwhile, RuntimeError with the
-        message of what failed.
+        by name; kind `queue`: {tenant} -> {running, pending} as `GET /queue` lists them; kind `history`:
+        {tenant, prompt_id or None, max_items or None} -> entries by prompt id; kind `interrupt`: {tenant} ->
+        None. tenant: for whom, where no call says it. Raises InterruptProcessingException if the prompt was
+        stopped meanwhile, RuntimeError with the message of what failed.
         """
 
     def progress(

@@ -16,6 +16,7 @@ from comfyserverless.core.ids import TenantId
 from comfyserverless.server import border
 from comfyserverless.server.access import Gate, access_guard, private_headers, request_limit
 from comfyserverless.server.ending import watch
+from comfyserverless.server.hosting.asking import PackAnswers
 from comfyserverless.server.hosting.messages import PackMessages
 from comfyserverless.server.hosting.packs import PACKS, Packs, pack_routes
 from comfyserverless.server.journal import Journal
@@ -91,6 +92,7 @@ def build_app(
     app.cleanup_ctx.append(_fan_out)
     messages = PackMessages(app[HUB], None if gate is None else gate.operators)
     engine.hosting.host.listen("send", messages.on_send)
+    PackAnswers(engine)
     app.on_cleanup.append(_close_packs)
     app.on_shutdown.append(_close_sockets)
     app.on_response_prepare.append(border.cache_headers)

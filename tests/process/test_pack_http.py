@@ -165,6 +165,19 @@ async def test_node_expands_with_ids_of_the_call(client: Client) -> None:
     assert result.history["outputs"]["5.0.0.1"]["text"] == ["hi expanded", "5.0.0.1"]
 
 
+async def test_handler_sees_the_queue_and_stops_what_runs(client: Client) -> None:
+    prompt_id = await client.submit({"1": {"class_type": "WebNodesWait", "inputs": {}}})
+    async for message in client.socket:
+        if message.type is aiohttp.WSMsgType.TEXT and json.loads(message.data)["type"] == "progress":
+            break
+    shown = await client.get("/web_nodes/queue")
+    assert [item[1] for item in shown["running"]] == [prompt_id]
+    assert shown["running"][0][2]["1"]["class_type"] == "WebNodesWait"
+    assert len(shown["history"]) == 1
+    assert (await client.post("/web_nodes/stop", {}))[0] == 200
+    assert (await client.listen(prompt_id)).outcome == "execution_interrupted"
+
+
 async def test_host_that_a_handler_ends_comes_back_with_its_routes(client: Client) -> None:
     async with client.session.get("/web_nodes/die") as answer:
         assert answer.status == 502

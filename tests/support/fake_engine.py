@@ -39,7 +39,7 @@ class FakeHosting:
     """Stand in for the packs of a server: entries of their classes by name, and which were renamed.
 
     catalog: what they bring, if it is more than that; answers: kind of a question -> what answers it;
-    listeners: to notices, by kind.
+    listeners: to notices, by kind; asking: what answers requests of the host, by kind.
     """
 
     infos: dict[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -47,6 +47,7 @@ class FakeHosting:
     catalog: Catalog | None = None
     answers: dict[str, Callable[[Any], Any]] = field(default_factory=dict)
     listeners: dict[str, Callable[[Any, Any], None]] = field(default_factory=dict)
+    asking: dict[str, Callable[[Any, Any], Any]] = field(default_factory=dict)
 
     async def loaded(self, within_s: float = 0.0) -> Catalog:
         classes = {name: NodeInfo(name, (), (), {}, dict(info)) for name, info in self.infos.items()}
@@ -61,6 +62,13 @@ class FakeHosting:
     @property
     def host(self) -> FakeHosting:
         return self
+
+    @property
+    def requests(self) -> FakeHosting:
+        return self
+
+    def answer(self, kind: str, answer: Callable[[Any, Any], Any]) -> None:
+        self.asking[kind] = answer
 
     def view(self) -> HostView:
         return HostView("none", None, 0, ())

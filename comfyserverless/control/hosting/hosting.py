@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,8 @@ from comfyserverless.control.hosting.builtin_info import BuiltinInfo
 from comfyserverless.control.hosting.classes import HostedClasses, foreign_nodes
 from comfyserverless.control.hosting.host import HostDown, PackHost
 from comfyserverless.control.hosting.requests import HostRequests
-from comfyserverless.control.records.queue import PromptQueue
 from comfyserverless.core.config import EngineConfig
-from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId
+from comfyserverless.core.ids import TenantId
 from comfyserverless.graph.declaration import NodeDeclaration
 from comfyserverless.graph.lowering import LoweringContext
 from comfyserverless.graph.plan import Plan, Validation
@@ -35,9 +34,9 @@ class Hosting:
     """Own the node host of one server, if it has packs. scratch: the server's private folder."""
 
     def __init__(self, config: EngineConfig, files: FolderPaths, scratch: Path) -> None:
-        self._files = files
         self.host = PackHost(config, files, scratch)
         self.requests = HostRequests(self.host, find_internal)
+        self.requests.answer("object_info", BuiltinInfo(files).answer)
         #: nodes whose instances may be in the host: tenant, node id, class.
         self._instances: set[_Instance] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -46,25 +45,6 @@ class Hosting:
     def wanted_host(self) -> PackHost | None:
         """Return the host if there is to be one."""
         return self.host if self.host.is_wanted else None
-
-    def serve(self, interrupt: Callable[[PromptId, TenantId], bool], queue: PromptQueue) -> None:
-        """Answer what nodes ask of the server. interrupt: stops a running prompt of a tenant."""
-
-        def stop(context: LoweringContext | None, payload: Any) -> None:
-            if context is not None:
-                hidden = context.hidden
-                interrupt(PromptId(hidden.prompt_id), TenantId(hidden.tenant))
-
-        def waiting(context: LoweringContext | None, payload: Any) -> dict[str, Any]:
-            tenant = DEFAULT_TENANT if context is None else TenantId(context.hidden.tenant)
-            return {
-                "running": [[each.number, each.prompt_id] for each in queue.running(tenant)],
-                "pending": [[each.number, each.prompt_id] for each in queue.pending(tenant)],
-            }
-
-        self.requests.answer("interrupt", stop)
-        self.requests.answer("queue", waiting)
-        self.requests.answer("object_info", BuiltinInfo(self._files).answer)
 
     async def start(self) -> None:
         """Begin to listen."""

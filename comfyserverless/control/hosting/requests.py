@@ -7,6 +7,7 @@ charged and cancelled with it. Its results are kept until the call is over.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -56,8 +57,10 @@ class HostRequests:
         host.listen("metadata", self._on_metadata)
 
     def answer(self, kind: str, answer: Answer) -> None:
-        """Answer a kind of requests: called with the context of the call that asks (None: no call), and the
-        payload; gives a value tree."""
+        """Answer a kind of requests: called with the context of the call that asks (or None), and the payload.
+
+        It gives a value tree, or something to await that does.
+        """
         self._answers[kind] = answer
 
     @contextmanager
@@ -93,6 +96,8 @@ class HostRequests:
                 answer = await self._run_node(scope, payload)
             elif request.kind in self._answers:
                 answer = self._answers[request.kind](scope.context if scope else None, payload)
+                if inspect.isawaitable(answer):
+                    answer = await answer
             else:
                 raise PromptError(f"the server cannot answer {request.kind!r}")
             self._host.reply(request.id, answer)

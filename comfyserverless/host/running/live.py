@@ -116,7 +116,7 @@ class LiveBridge:
     def interrupt(self, value: bool = True) -> None:
         """Stop the current prompt; that it is to go on cannot be said any more once it was stopped."""
         if value:
-            self.ask("interrupt", {})
+            self.ask("interrupt", {"tenant": self.call.tenant})
 
     def stop_prompt_of(self, invocation: InvocationId) -> None:
         """Stop the prompt of an invocation without waiting: what it ran has said so itself."""

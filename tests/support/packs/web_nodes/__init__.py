@@ -71,6 +71,19 @@ async def models(request: web.Request) -> web.Response:
     return web.json_response(folder_paths.get_filename_list(request.match_info["folder"]))
 
 
+@routes.get("/web_nodes/queue")
+async def queue(request: web.Request) -> web.Response:
+    running, pending = PromptServer.instance.prompt_queue.get_current_queue()
+    history = PromptServer.instance.prompt_queue.get_history(max_items=1)
+    return web.json_response({"running": running, "pending": pending, "history": history})
+
+
+@routes.post("/web_nodes/stop")
+async def stop(request: web.Request) -> web.Response:
+    nodes.interrupt_processing()
+    return web.Response()
+
+
 @routes.get("/web_nodes/fail")
 async def fail(request: web.Request) -> web.Response:
     raise RuntimeError("a handler that fails")
@@ -129,6 +142,26 @@ class Tell:
         return {"ui": {"text": [text, server.last_node_id]}, "result": (text,)}
 
 
+class Wait:
+    """Go on until the prompt is stopped."""
+
+    RETURN_TYPES = ()
+    FUNCTION = "run"
+    OUTPUT_NODE = True
+    CATEGORY = "web_nodes"
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {}}
+
+    def run(self) -> tuple[()]:
+        bar = comfy.utils.ProgressBar(600)
+        for _ in range(600):
+            time.sleep(0.05)
+            bar.update(1)
+        return ()
+
+
 class Expand:
     """Put another node of this pack in its place."""
 
@@ -146,5 +179,5 @@ class Expand:
         return {"result": (tell.out(0),), "expand": graph.finalize()}
 
 
-NODE_CLASS_MAPPINGS = {"WebNodesTell": Tell, "WebNodesExpand": Expand}
+NODE_CLASS_MAPPINGS = {"WebNodesTell": Tell, "WebNodesExpand": Expand, "WebNodesWait": Wait}
 NODE_DISPLAY_NAME_MAPPINGS = {"WebNodesTell": "Tell the page"}

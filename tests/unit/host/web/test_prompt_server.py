@@ -77,6 +77,13 @@ def test_queue_is_asked_for_and_not_changed(server: PromptServer, bridge: Rememb
     bridge.answers["queue"] = {"running": [["a"]], "pending": [["b"], ["c"]]}
     assert server.prompt_queue.get_current_queue() == ([["a"]], [["b"], ["c"]])
     assert server.get_queue_info() == {"exec_info": {"queue_remaining": 3}}
+    bridge.answers["history"] = {"p1": {"status": 1}, "p2": {"status": 2}}
+    assert server.prompt_queue.get_history(max_items=2, map_function=lambda entry: entry["status"]) == {
+        "p1": 1,
+        "p2": 2,
+    }
+    assert bridge.told[-1] == ("history", {"tenant": "default", "prompt_id": None, "max_items": 2})
+    assert server.prompt_queue.get_history(max_items=5, offset=1) == {"p2": {"status": 2}}
     with pytest.raises(NotImplementedError, match=r"prompt_queue\.put"):
         server.prompt_queue.put(())
 
