@@ -1,0 +1,94 @@
+"""Send built-in nodes to the node host only if they get an object of a pack."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from comfyserverless.control.hosting.builtin_info import BuiltinInfo
+from comfyserverless.control.hosting.twins import TWINS, twins_of
+from comfyserverless.core.ids import InvocationId
+from comfyserverless.core.values import Output
+from comfyserverless.graph.lowering import NodeResult
+from comfyserverless.nodes.registry import BUILTIN
+
+
+class Scopes:
+    """Let everybody ask."""
+
+    def opened(self, invocation: Any, context: Any) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def places(self, context: Any) -> dict[str, str]:
+        return {}
+
+
+class Context:
+    """A lowering context that notes what is emitted, and answers for the node host."""
+
+    class hidden:
+        """What packs are told."""
+
+        unique_id, prompt_id, tenant, client_id = "7", "p", "default", None
+        prompt: dict[str, Any] = {}  # noqa: RUF012
+        extra_pnginfo, extra_data = None, {}
+        lineage = None
+
+    preview_method = "none"
+
+    def __init__(self) -> None:
+        self.emitted: list[tuple[str, Any]] = []
+
+    def emit(self, function: str, **inputs: Any) -> Any:
+        from comfyserverless.graph.lowering import Emitted
+
+        self.emitted.append((function, inputs))
+        return Emitted(InvocationId("i"))
+
+    async def result(self, output: Any) -> Any:
+        return [{"result": [{"samples": 1}, {"samples": 2}], "ui": None, "expand": None, "blocked": None}]
+
+
+NODES = {
+    "7": {"class_type": "SamplerCustomAdvanced", "inputs": {}},
+    "8": {"class_type": "KSampler", "inputs": {}},
+    "9": "no node",
+}
+
+
+def test_node_with_an_object_is_one_call_in_the_node_host() -> None:
+    declaration = twins_of(NODES, Scopes())["7"]
+    context: Any = Context()
+    inputs = {"sampler": Output(InvocationId("x"), "answers", (0,)), "noise": {"kind": "NOISE", "seed": 1}}
+    result: NodeResult = asyncio.run(declaration.lower(context, inputs))
+    ((function, given),) = context.emitted
+    assert function == "pack.call"
+    assert given["node"]["class_type"] == "SamplerCustomAdvanced"
+    assert given["calls"] == [inputs]
+    assert result.outputs == ({"samples": 1}, {"samples": 2})
+
+
+def test_only_classes_that_take_objects_have_twins() -> None:
+    assert list(twins_of(NODES, Scopes())) == ["7"]
+    for name, inputs in TWINS.items():
+        declaration = BUILTIN.get(name)
+        assert declaration is not None
+        assert set(inputs) <= {spec.name for spec in declaration.inputs}
+
+
+def test_packs_are_told_about_one_class_or_all() -> None:
+    class Files:
+        """Offers one file everywhere."""
+
+        def names(self, folder: str) -> list[str]:
+            return [f"{folder}.safetensors"]
+
+        def input_names(self, content: str) -> list[str]:
+            return ["a.png"]
+
+    info = BuiltinInfo(Files())  # type: ignore[arg-type]
+    entry = info.answer(None, {"class_type": "CheckpointLoaderSimple"})
+    assert entry["input"]["required"]["ckpt_name"] == [["checkpoints.safetensors"], {}]
+    assert info.answer(None, {"class_type": "Nothing"}) == {}
+    assert set(info.answer(None, {"class_type": None})) == set(BUILTIN.names())
