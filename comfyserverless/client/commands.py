@@ -10,8 +10,10 @@ import argparse
 import asyncio
 import copy
 import os
+import random
 import sys
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from comfyserverless.core.errors import ConfigError
 from comfyserverless.graph.workflows.conversion import ObjectInfo, convert
 from comfyserverless.graph.workflows.document import WorkflowError
 from comfyserverless.graph.workflows.files import WorkflowFile, read_file
+from comfyserverless.graph.workflows.wording import Surroundings
 
 _FAILED = 1
 _BAD_INPUT = 2
@@ -104,7 +107,8 @@ def _prompt(file: WorkflowFile, object_info: ObjectInfo) -> tuple[dict[str, Any]
     Raises WorkflowError for classes that the server does not have.
     """
     if file.kind == "ui":
-        converted = convert(file.content, object_info)
+        now = datetime.now(tz=UTC).astimezone()
+        converted = convert(file.content, object_info, Surroundings(now, random.Random()))
         prompt, missing = converted.prompt, dict(converted.missing)
     else:
         prompt, missing = copy.deepcopy(file.content), {}

@@ -20,13 +20,20 @@ from comfyserverless.graph.workflows.scopes import Scope, Scopes, inner_targets
 from comfyserverless.graph.workflows.slots import all_entries, slots_of
 from comfyserverless.graph.workflows.values import name_unknown, name_values
 from comfyserverless.graph.workflows.virtual import is_virtual
+from comfyserverless.graph.workflows.widgets import kind_and_options
+from comfyserverless.graph.workflows.wording import SAVING_CLASSES, Surroundings, picked, with_tokens
 
 ObjectInfo = Mapping[str, Mapping[str, Any]]
 """The answer of `/object_info`: class name -> description."""
 
 
+_SEARCH_NAME = "Node name for S&R"
+
 _LONGEST_PLAIN = 1e21
 """From here on JavaScript writes numbers with an exponent."""
+
+#: What values of a wrong type or nesting raise, wherever in a file they are.
+_DAMAGES = (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError)
 
 _MAX_NODES = 100_000
 
@@ -46,19 +53,27 @@ class Conversion:
     missing: Mapping[str, list[str]] = field(default_factory=dict)
 
 
-def convert(document: Any, object_info: ObjectInfo) -> Conversion:
+def convert(document: Any, object_info: ObjectInfo, surroundings: Surroundings | None = None) -> Conversion:
     """Convert a saved workflow (version 0.4 or 1) for a server that declares `object_info`.
 
+    surroundings: for texts with dates and picks; without, dates stay tokens and picks are always the same.
     The document stays as it was. Raises WorkflowError if it is no workflow, or cannot be converted.
     """
-    read_workflow(document)  # says what is wrong before anything is renumbered
-    return _Converter(document, object_info).run()
+    try:
+        read_workflow(document)  # says what is wrong before anything is changed
+        return _Converter(document, object_info, surroundings or Surroundings()).run()
+    except _DAMAGES as exc:
+        raise WorkflowError(f"the workflow is damaged ({type(exc).__name__}: {exc})") from exc
 
 
 class _Converter:
-    def __init__(self, document: Mapping[str, Any], object_info: ObjectInfo) -> None:
+    def __init__(
+        self, document: Mapping[str, Any], object_info: ObjectInfo, surroundings: Surroundings
+    ) -> None:
         workflow = read_workflow(with_unique_ids(without_group_nodes(document, object_info)))
         self._info = object_info
+        self._surroundings = surroundings
+        self._workflow = workflow
         self._scopes = Scopes(workflow)
         self._resolver = Resolver(self._scopes, self)
         self._missing: dict[str, list[str]] = {}
@@ -95,9 +110,7 @@ class _Converter:
         """Return the entry of a node: values of widgets, then links, then what the page notes about it."""
         if node.type not in self._info:
             self._missing.setdefault(node.type, []).append(scope.id_of(node))
-        values = self.values(scope, node)
-        curves = self._curves(node, values) - {name for each, name in scope.shown if each == node.id}
-        inputs = {name: encode(value, is_curve=name in curves) for name, value in values.items()}
+        inputs = self._sent(scope, node)
         for slot in self.slots(scope, node):
             source = self._resolver.source(scope, slot)
             if isinstance(source, Origin):
@@ -144,16 +157,46 @@ class _Converter:
                 return Given(values[slot.widget or slot.name])
         return None
 
-    def _curves(self, node: Node, values: Mapping[str, Any]) -> set[str]:
-        """Return the names of a node's inputs that are curves."""
+    def _sent(self, scope: Scope, node: Node) -> dict[str, Any]:
+        """Return the widget values of a node as they are sent: plainly if an instance shows them as its own."""
+        values = self.values(scope, node)
         saved = [slot.name for slot in node.inputs]
-        entries = all_entries(self._info.get(node.type, {}), values, saved)
-        return {name for name, entry, _ in entries if isinstance(entry, list) and entry[:1] == ["CURVE"]}
+        entries = {name: entry for name, entry, _ in all_entries(self._info.get(node.type, {}), values, saved)}
+        sent = {}
+        for name, value in values.items():
+            if (node.id, name) in scope.shown:
+                sent[name] = encode(value)
+                continue
+            kind, options = kind_and_options(entries.get(name))
+            if isinstance(value, str):
+                value = self._worded(node, name, value, options)
+            sent[name] = encode(value, is_curve=kind == "CURVE")
+        return sent
+
+    def _worded(self, node: Node, name: str, text: str, options: Mapping[str, Any]) -> str:
+        if options.get("dynamicPrompts"):
+            text = picked(text, self._surroundings.chance)
+        is_file_name = name == "filename_prefix" and node.type in SAVING_CLASSES
+        return with_tokens(text, self._value_of, self._surroundings.now) if is_file_name else text
+
+    def _value_of(self, node_name: str, widget: str) -> Any:
+        """Return a widget value of the first node of a name (for searching, else its title), wherever it is."""
+        graphs = (self._workflow.root, *self._workflow.definitions.values())
+        nodes = [node for graph in graphs for node in graph.nodes.values()]
+        named = [node for node in nodes if node.properties.get(_SEARCH_NAME) == node_name]
+        titled = [node for node in nodes if self._title(node) == node_name]
+        node = next(iter((*named, *titled)), None)
+        info = None if node is None else self._info.get(node.type)
+        if node is None or info is None:
+            return None
+        return name_values(info, node.type, node.values, node.named).get(widget)
+
+    def _title(self, node: Node) -> str:
+        info = self._info.get(node.type) or {}
+        return str(node.title or info.get("display_name") or node.type)
 
     def _meta(self, node: Node) -> dict[str, Any]:
-        info = self._info.get(node.type) or {}
-        meta = {"title": node.title or info.get("display_name") or node.type}
-        return meta | _origin(node.properties)
+        return {"title": self._title(node)} | _origin(node.properties)
 
 
 def _origin(properties: Mapping[str, Any]) -> dict[str, str]:

@@ -134,15 +134,20 @@ def is_forced(entry: Any) -> bool:
     return isinstance(entry, list | tuple) and len(entry) > 1 and bool(_mapping(entry[1]).get("forceInput"))
 
 
-def widget_of(name: str, entry: Any) -> Widget | None:
-    """Return the widget of one input, None for a plain socket."""
+def kind_and_options(entry: Any) -> tuple[Any, Mapping[str, Any]]:
+    """Read a declaration [type, options]; old ones have the choices of a combo as type."""
     if not isinstance(entry, list | tuple) or not entry:
-        return None
+        return None, {}
     options = _mapping(entry[1] if len(entry) > 1 else None)
     kind = entry[0]
-    if isinstance(kind, list):  # the choices themselves, in old declarations
+    if isinstance(kind, list):
         kind, options = "COMBO", {"options": kind, **options}
-    kind = options.get("widgetType") or kind
+    return options.get("widgetType") or kind, options
+
+
+def widget_of(name: str, entry: Any) -> Widget | None:
+    """Return the widget of one input, None for a plain socket."""
+    kind, options = kind_and_options(entry)
     if not isinstance(kind, str) or options.get("forceInput"):
         return None
     if kind not in WIDGET_TYPES and kind != DYNAMIC_COMBO:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from comfyserverless.graph.workflows.conversion import convert
 from comfyserverless.graph.workflows.document import WorkflowError
@@ -146,3 +149,28 @@ def test_subgraph_that_contains_itself_is_refused() -> None:
 def test_what_is_no_workflow_is_refused(document: Any) -> None:
     with pytest.raises(WorkflowError):
         convert(document, {})
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(sorted(RULES)), st.data())
+def test_damaged_workflows_convert_or_are_refused(name: str, data: st.DataObject) -> None:
+    document = copy.deepcopy(RULES[name]["workflow"])
+    for _ in range(data.draw(st.integers(1, 4))):
+        damage(document, data)
+    with suppress(WorkflowError):
+        convert(document, load_data("page_rules.json.gz")["object_info"])
+
+
+def damage(document: Any, data: st.DataObject) -> None:
+    """Replace one value, somewhere in a JSON value."""
+    inside = document
+    while True:
+        keys = sorted(inside) if isinstance(inside, dict) else range(len(inside))
+        key = data.draw(st.sampled_from(list(keys)))
+        if isinstance(inside[key], dict | list) and inside[key] and data.draw(st.integers(0, 5)) > 0:
+            inside = inside[key]
+            continue
+        inside[key] = data.draw(
+            st.sampled_from([None, 0, -1, 3, "x", "-10", 1.5, True, [], {}, [1], {"id": 1}])
+        )
+        return
