@@ -22,6 +22,7 @@ Notices (host -> control):
 - `progress` {value, maximum, node_id, preview bytes or None}. - `text` {text, node_id}.
 - `send` {event, data: JSON text, or bytes of a binary event, client_id, tenant, "" outside of anything that is
   done for one}.
+- `read` {request: id}: the answer to a request was copied, and need not be held.
 - `metadata` {extra_pnginfo: JSON text}: a node has changed what is saved in files.
 """
 

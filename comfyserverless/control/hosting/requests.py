@@ -1,13 +1,14 @@
 """Answer what nodes of packs ask for while they run, above all to run a built-in node for them.
 
 A built-in node is lowered as always, for the run, tenant and node of the call that asks: it is scheduled,
-charged and cancelled with it. Its results are kept until the call is over.
+charged and cancelled with it. Its results are kept until they are read.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -37,7 +38,8 @@ class _Scope:
 
     def __init__(self, context: NodeContext) -> None:
         self.context = context
-        self.children: list[NodeContext] = []
+        #: by request, all and only contexts whose results are held.
+        self.children: dict[int, NodeContext] = {}
         self.tasks: set[asyncio.Task[None]] = set()
 
 
@@ -50,11 +52,13 @@ class HostRequests:
         #: all and only calls that wait for their answers.
         self._scopes: dict[InvocationId, _Scope] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._numbers = itertools.count()
         self._answers: dict[str, Answer] = {}
         host.serve_requests(self._take)
         host.listen("progress", self._on_progress)
         host.listen("text", self._on_text)
         host.listen("metadata", self._on_metadata)
+        host.listen("read", self._on_read)
 
     def answer(self, kind: str, answer: Answer) -> None:
         """Answer a kind of requests: called with the context of the call that asks (or None), and the payload.
@@ -74,7 +78,7 @@ class HostRequests:
             del self._scopes[invocation]
             for task in scope.tasks:
                 task.cancel()
-            for child in scope.children:
+            for child in scope.children.values():
                 child.release()
 
     def places(self, context: LoweringContext) -> dict[str, str]:
@@ -93,7 +97,7 @@ class HostRequests:
         try:
             payload = values.decode(request.payload)
             if request.kind == "run_node":
-                answer = await self._run_node(scope, payload)
+                answer = await self._run_node(scope, request.id, payload)
             elif request.kind in self._answers:
                 answer = self._answers[request.kind](scope.context if scope else None, payload)
                 if inspect.isawaitable(answer):
@@ -109,7 +113,7 @@ class HostRequests:
         except Exception as exc:  # noqa: BLE001 - border of a node's request: the node gets the error
             self._host.reply(request.id, None, type(exc).__name__, str(exc) or type(exc).__name__)
 
-    async def _run_node(self, scope: _Scope | None, payload: Mapping[str, Any]) -> list[Value]:
+    async def _run_node(self, scope: _Scope | None, request: int, payload: Mapping[str, Any]) -> list[Value]:
         name, inputs = str(payload["class_type"]), dict(payload["inputs"])
         declaration = BUILTIN.get(name) or self._find_internal(name)
         if declaration is None:
@@ -117,8 +121,7 @@ class HostRequests:
         if scope is None:
             raise PromptError(f"{name} can be run only by a node that runs, for its prompt and its tenant")
         _check_given(declaration, inputs)
-        child = scope.context.child(f"~{len(scope.children)}")
-        scope.children.append(child)
+        child = scope.children[request] = scope.context.child(f"~{next(self._numbers)}")
         lowering = asyncio.ensure_future(declaration.lower(child, inputs))
         failing = asyncio.ensure_future(child.failed())
         try:
@@ -143,6 +146,13 @@ class HostRequests:
         scope = self._scopes.get(invocation) if invocation else None
         if scope is not None:
             scope.context.show_text(str(payload["text"]), self._node(scope, payload))
+
+    def _on_read(self, payload: Any, invocation: InvocationId | None) -> None:
+        """Hold results no longer than it takes to copy them: a node may ask for many."""
+        scope = self._scopes.get(invocation) if invocation else None
+        child = scope.children.pop(payload["request"], None) if scope is not None else None
+        if child is not None:
+            child.release()
 
     def _on_metadata(self, payload: Any, invocation: InvocationId | None) -> None:
         """Let later nodes of the prompt save what this one has changed: they share the object."""

@@ -71,7 +71,9 @@ class LiveBridge:
         try:
             reply = self._exchange(call, kind, trees.encode(tree))
             if not reply.error_type:
-                return self._codec.load(trees.decode(reply.payload))
+                answer = self._codec.load(trees.decode(reply.payload))
+                self._notice("read", {"request": reply.id})
+                return answer
         finally:
             self._codec.free(made)  # not before the answer was read: it may mention arguments
         raise _error_of(reply)
