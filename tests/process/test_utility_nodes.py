@@ -229,3 +229,17 @@ async def test_saved_files_hold_what_was_asked_for(server: RunningServer) -> Non
         assert await client.image(outputs["4"]["files"][0]) == b"a-b"
     assert outputs["3"]["animated"] == [True]
     assert _text(result, "4") == ["a-b"]
+
+
+async def test_linked_number_far_beyond_its_range_is_refused(server: RunningServer) -> None:
+    graph = {
+        "1": _node("PrimitiveInt", value=1_000_000),
+        "2": _image(0xFF0000),
+        "3": _node("ImageBlur", image=["2", 0], blur_radius=["1", 0], sigma=1.0),
+        "4": _node("PreviewImage", images=["3", 0]),
+    }
+    async with Client(server.url) as client:
+        failed = await client.run(graph)
+    (error,) = [data for kind, data in failed.messages if kind == "execution_error"]
+    assert error["node_id"] == "3"
+    assert error["exception_message"].startswith("Input 'blur_radius' takes 1 to 31, but got 1000000")

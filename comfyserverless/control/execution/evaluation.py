@@ -29,6 +29,7 @@ from comfyserverless.graph.semantics.inputs import (
 )
 from comfyserverless.graph.semantics.mapping import blocker_in, calls_of
 from comfyserverless.graph.semantics.merging import CallResult, merge, merge_ui
+from comfyserverless.graph.semantics.reach import check_reach
 
 _NOT_THERE: Sequence[Value] = (None,)
 """What stands for an input without a value."""
@@ -158,6 +159,7 @@ class Evaluation:
             return await declaration.lower_calls(context, calls)
         results = []
         for call in calls:
+            check_reach(call, self._specs)
             context.begin_call()
             results.append(await declaration.lower(context, call))
         return results

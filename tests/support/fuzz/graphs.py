@@ -15,13 +15,21 @@ from typing import Any
 from comfyserverless.graph.declaration import FileChoices, InputChoices, InputSpec, NodeDeclaration
 from comfyserverless.nodes.registry import BUILTIN
 from tests.support.fuzz import values
+from tests.support.fuzz.inputs import LOOPS, PLAIN, PRIMITIVES, drawn_inputs, kinds_of, own_widget
 
 ROOT = Path(__file__).parents[3]
 Graph = dict[str, dict[str, Any]]
 
-SINKS = {"IMAGE": ("PreviewImage", "images"), "LATENT": ("SaveLatent", "samples")}
+_SHOWN = ("PreviewAny", "source")
+SINKS = {
+    "IMAGE": ("PreviewImage", "images"),
+    "LATENT": ("SaveLatent", "samples"),
+    **dict.fromkeys(("INT", "FLOAT", "STRING", "BOOLEAN", "*", "COMFY_MATCHTYPE_V3"), _SHOWN),
+}
 _DEEPEST = 5
 _MAX_NODES = 40
+#: How often a number or text comes from another node.
+_LINKED_WIDGETS = 0.05
 #: What takes most of the time.
 _RUN_MODELS = frozenset(
     {
@@ -38,8 +46,8 @@ _SIZE_WORDS = ("width", "height", "size", "megapixels", "scale_by", "left", "top
 
 
 def declarations() -> dict[str, NodeDeclaration]:
-    """Return all built-in node classes by name."""
-    found = {name: BUILTIN.get(name) for name in BUILTIN.names()}
+    """Return all built-in node classes by name, without those of loops."""
+    found = {name: BUILTIN.get(name) for name in BUILTIN.names() if name not in LOOPS}
     return {name: each for name, each in found.items() if each is not None}
 
 
@@ -67,8 +75,8 @@ class GraphMaker:
         self._takers: dict[str, list[tuple[str, str]]] = {}
         for name, declared in self.classes.items():
             for spec in declared.inputs:
-                if _is_socket(spec):
-                    for kind in _kinds(spec):
+                if self._is_socket(spec):
+                    for kind in kinds_of(spec):
                         self._takers.setdefault(kind, []).append((name, spec.name))
         self._costs = self._leaf_costs()
 
@@ -88,8 +96,8 @@ class GraphMaker:
                 needed = [
                     kind
                     for spec in declared.inputs
-                    if spec.section == "required" and _is_socket(spec)
-                    for kind in _kinds(spec)[:1]
+                    if spec.section == "required" and self._is_socket(spec)
+                    for kind in kinds_of(spec)[:1]
                 ]
                 if name not in costs and all(kinds.get(kind, level) < level for kind in needed):
                     costs[name] = level
@@ -101,17 +109,29 @@ class GraphMaker:
     def _add(
         self, rng: random.Random, graph: Graph, name: str, depth: int, given: Mapping[str, Any] | None = None
     ) -> str:
-        inputs: dict[str, Any] = dict(given or {})
-        for spec in self.classes[name].inputs:
+        specs, chosen = drawn_inputs(rng, self.classes[name])
+        inputs: dict[str, Any] = {**chosen, **(given or {})}
+        for spec in specs:
             if spec.name in inputs or (spec.section == "optional" and rng.random() < 0.4):
                 continue
-            if _is_socket(spec):
-                inputs[spec.name] = self._source(rng, graph, rng.choice(_kinds(spec)), depth + 1)
+            if self._is_socket(spec):
+                kinds = [kind for kind in kinds_of(spec) if kind in self._makers]
+                inputs[spec.name] = self._source(rng, graph, rng.choice(kinds), depth + 1)
             else:
-                inputs[spec.name] = self._widget(rng, spec)
+                inputs[spec.name] = self._maybe_linked(rng, graph, spec)
         node = str(len(graph) + 1)
         graph[node] = {"class_type": name, "inputs": inputs}
         return node
+
+    def _maybe_linked(self, rng: random.Random, graph: Graph, spec: InputSpec) -> Any:
+        """Return a value for a widget, sometimes by way of a node that holds it."""
+        value = self._widget(rng, spec)
+        holder = PRIMITIVES.get(spec.type) if isinstance(spec.type, str) else None
+        if holder is None or rng.random() >= _LINKED_WIDGETS or spec.options.get("max", 0) >= 2**63:
+            return value
+        node = str(len(graph) + 1)
+        graph[node] = {"class_type": holder, "inputs": {"value": value}}
+        return [node, 0]
 
     def _source(self, rng: random.Random, graph: Graph, kind: str, depth: int) -> list[Any]:
         """Return a link to an output of a type, of a node that is there or of a new one."""
@@ -158,6 +178,11 @@ class GraphMaker:
         uploads = [self._inputs.get(kind.content) for kind in kinds if isinstance(kind, InputChoices)]
         return name in self._costs and name not in self._avoided and all([*folders, *uploads])
 
+    def _is_socket(self, spec: InputSpec) -> bool:
+        """Tell whether an input is for links: no plain type, and some node gives what it takes."""
+        is_plain = not isinstance(spec.type, str) or spec.type in PLAIN
+        return not is_plain and any(kind in self._makers for kind in kinds_of(spec))
+
     def _ends_soon(self, name: str) -> bool:
         return any(output.type in {*SINKS, "CONDITIONING", "GUIDER"} for output in self.classes[name].outputs)
 
@@ -175,6 +200,10 @@ class GraphMaker:
             return rng.random() < 0.5
         if kind == "STRING":
             return self._text(rng, spec)
+        if kind == "COMBO":
+            return rng.choice(options.get("options") or ["x"])
+        if kind not in ("INT", "FLOAT"):
+            return own_widget(rng, kind)
         return self._number(rng, spec, kind, options)
 
     def _text(self, rng: random.Random, spec: InputSpec) -> str:
@@ -199,14 +228,6 @@ class GraphMaker:
         if kind == "INT":
             return rng.choice((low, min(high, low + rng.randrange(10)), rng.randint(low, min(high, low + 200))))
         return rng.choice((float(low), options.get("default", low), rng.uniform(low, min(high, low + 4))))
-
-
-def _is_socket(spec: InputSpec) -> bool:
-    return isinstance(spec.type, str) and spec.type not in ("INT", "FLOAT", "STRING", "BOOLEAN")
-
-
-def _kinds(spec: InputSpec) -> list[str]:
-    return str(spec.type).split(",")
 
 
 def sound_graphs() -> list[Graph]:
