@@ -42,11 +42,10 @@ class Instances:
                 else self._put(key, entry, made)
             )
 
-    def forget(self, keys: Iterable[InstanceKey]) -> None:
-        """Drop the instances of nodes that are in no graph any more."""
+    def forget(self, keys: Iterable[InstanceKey]) -> list[Any]:
+        """Drop the instances of nodes that are in no graph any more; returns them: their ends may run code."""
         with self._lock:
-            gone = [self._instances.pop(tuple(key), None) for key in keys]  # type: ignore[arg-type]
-        del gone  # outside of the lock: their ends may run any code
+            return [self._instances.pop(key, None) for key in keys]
 
     def _put(self, key: InstanceKey, entry: ClassEntry, made: Any) -> Any:
         self._instances[key] = (entry.cls, made)

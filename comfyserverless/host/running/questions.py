@@ -55,7 +55,10 @@ class Questions:
         }
 
     def ask(self, question: HostQuestion) -> None:
-        """Begin to answer a question."""
+        """Begin to answer a question; instances are forgotten at once, before calls that come after it."""
+        if question.kind == "forget":
+            keys = [(str(tenant), str(node), str(name)) for tenant, node, name in _nodes_of(question)]
+            self._threads.submit(self._instances.forget(keys).clear)
         self._threads.submit(self._answer, question)
 
     def _answer(self, question: HostQuestion) -> None:
@@ -130,7 +133,12 @@ class Questions:
         return {name: info.info for name, info in self._registry.describe_all().items()}
 
     def _forget(self, payload: Any) -> None:
-        self._instances.forget([(tenant, node, name) for tenant, node, name in payload["nodes"]])
+        """Nothing is left to do: see `ask`."""
+
+
+def _nodes_of(question: HostQuestion) -> list[Any]:
+    nodes: list[Any] = trees.decode(question.payload)["nodes"]
+    return nodes
 
 
 def token_tree(token: Any) -> Any:
