@@ -54,7 +54,10 @@ async def _run(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
     """Expand to all iterations; every input is a list."""
     own = str(ctx.hidden.unique_id)
     graph = _graph(ctx)
-    loop = find_loop(graph, inputs["end"][0])
+    end = inputs["end"][0]
+    if end not in graph or graph[end].get("class_type") != "EndLoop":
+        raise PromptError(f"LoopRun is what End Loop becomes; there is no End Loop {end!r} in the prompt")
+    loop = find_loop(graph, end)
     settings = graph[own]["inputs"]
     indices = await _indices(ctx, inputs)
     nodes: dict[str, Any] = {}

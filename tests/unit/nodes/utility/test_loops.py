@@ -233,3 +233,11 @@ def test_iterations_are_taken_from_earlier_runs_only_if_asked() -> None:
         never = declaration.is_changed(None, {option: False})  # type: ignore[arg-type]
         assert never != never  # NaN is never what it was
         assert declaration.is_changed(None, {option: True}) == 0.0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("end", ["9", "nowhere"])
+async def test_what_end_loop_becomes_cannot_be_used_without_one(end: str) -> None:
+    declared = BUILTIN.get("LoopRun")
+    assert declared is not None
+    with pytest.raises(PromptError, match="no End Loop"):
+        await declared.lower(FakeContext(), {"end": [end], "mode": ["simple"]})
