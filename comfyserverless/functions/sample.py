@@ -11,11 +11,12 @@ from torch import Tensor
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import DIFFERENTIAL_DIFFUSION, ModelRef
 from comfyserverless.functions.guided import describe, guidance_of
+from comfyserverless.functions.patching.options import STREAM, draws_numbers
 from comfyserverless.functions.patching.subject import Subject, take_subject
 from comfyserverless.models.families.base import ModelFacts
 from comfyserverless.models.families.units import to_model_units, to_output_units
 from comfyserverless.sampling.masking import gradual_change, latent_mask
-from comfyserverless.sampling.noise import starting_noise
+from comfyserverless.sampling.noise import starting_noise, stream_behind
 from comfyserverless.sampling.samplers.base import Sampler
 from comfyserverless.sampling.samplers.registry import find_sampler
 from comfyserverless.sampling.sigmas import WalkRequest, check_walk, walk_sigmas, walking
@@ -89,6 +90,9 @@ class SampleBegin(ModelFn):
         with walking(inputs["sampler"]):
             walk = sampler.begin(x, sigmas, inputs["seed"], options)
         state: dict[str, Any] = {"sampler": inputs["sampler"], "walk": walk}
+        if draws_numbers(subject.options):
+            stream = stream_behind(samples, inputs["seed"], inputs["latent"].get("batch_index"))
+            state["memory"] = {STREAM: {"state": stream}}
         if inputs["keeps_estimate"]:
             state["estimate"] = {"step": -1, "x": None}
         if inputs["latent"].get("noise_mask") is not None:

@@ -28,7 +28,17 @@ def starting_noise(latent: Tensor, seed: int, batch_index: Sequence[int] | None 
     batch_index: which items of a larger batch these are: item n gets the n-th draw, so that a part of a batch
     gets the noise that it had in the whole. None draws the whole batch at once.
     """
+    return _draw_starting(latent, torch.Generator("cpu").manual_seed(seed % _SEED_RANGE), batch_index)
+
+
+def stream_behind(latent: Tensor, seed: int, batch_index: Sequence[int] | None = None) -> Tensor:
+    """Return the state of the generator behind the starting noise, where other draws of a walk go on."""
     generator = torch.Generator("cpu").manual_seed(seed % _SEED_RANGE)
+    _draw_starting(latent, generator, batch_index)
+    return generator.get_state()
+
+
+def _draw_starting(latent: Tensor, generator: torch.Generator, batch_index: Sequence[int] | None) -> Tensor:
     if batch_index is None:
         return torch.randn(latent.shape, dtype=latent.dtype, generator=generator)
     draws: dict[int, Tensor] = {}

@@ -333,7 +333,8 @@ def _options_of(subject: Subject, walk: Walk) -> dict[str, Any]:
     options = dict(subject.options or {})
     inner = {key: _copied(value) for key, value in options.get("transformer_options", {}).items()}
     sample_sigmas = torch.tensor(walk.sigmas, dtype=torch.float32)
-    options["transformer_options"] = {**inner, "sample_sigmas": sample_sigmas, SCRATCH: {}}
+    shared = {"sample_sigmas": sample_sigmas, SCRATCH: {}, MEMORY: walk.memory}
+    options["transformer_options"] = {**inner, **shared}
     options[MEMORY] = walk.memory
     return options
 

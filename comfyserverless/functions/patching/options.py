@@ -8,8 +8,11 @@ and key).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
+
+import torch
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.models.families.base import ModelFacts
@@ -18,7 +21,13 @@ from comfyserverless.sampling.parametrization import Parametrization
 Function = Callable[..., Any]
 
 MEMORY = "walk_memory"
-"""Key of model_options: a dict that patches may keep values in from one evaluation of a walk to the next."""
+"""Key of model_options, and of transformer_options: a dict that patches may keep values in from one evaluation
+of a walk to the next."""
+
+STREAM = "stream"
+"""Key of the memory: {state: of the generator behind the starting noise}, where a patch draws numbers."""
+
+_DRAWS = "draws_numbers"
 
 SCRATCH = "scratch"
 """Key of transformer_options: a dict that patches may keep anything in within one evaluation."""
@@ -58,6 +67,10 @@ class OptionsBuilder:
         kept = self._transformer("attention_factors")
         before = kept.get(attention, (1.0, 1.0, 1.0, 1.0))
         kept[attention] = tuple(one * other for one, other in zip(before, factors, strict=True))
+
+    def draw(self) -> None:
+        """Keep a generator in the memory for this patch (see `stream_of`)."""
+        self.options[_DRAWS] = True
 
     def merge(self, given: Mapping[str, Any]) -> None:
         """Add what a pack has put into a dict of its own.
@@ -111,3 +124,22 @@ def _merge(into: dict[Any, Any], given: Mapping[Any, Any]) -> None:
             into[key] = [*(before if isinstance(before, list) else ()), *value]
         else:
             into[key] = value
+
+
+def draws_numbers(options: Mapping[str, Any] | None) -> bool:
+    """Tell whether patches draw numbers while they are called."""
+    return options is not None and _DRAWS in options
+
+
+@contextmanager
+def stream_of(transformer_options: Mapping[str, Any]) -> Iterator[torch.Generator]:
+    """Give the walk's generator, which all patches share in the order of their calls, as in ComfyUI."""
+    memory = transformer_options.get(MEMORY, {})
+    generator = torch.Generator("cpu")
+    kept = memory.get(STREAM)
+    if kept is not None:
+        generator.set_state(kept["state"].cpu())
+    else:
+        generator.manual_seed(0)
+    yield generator
+    memory[STREAM] = {"state": generator.get_state()}

@@ -20,8 +20,6 @@ _OF_ONE_BRANCH = frozenset(
         "freeu",
         "freeu_v2",
         "downscale",
-        "hypertile",
-        "tome",
         "multiply_attention",
     }
 )

@@ -37,7 +37,7 @@ class ConsistencyParametrization(DiscreteParametrization):
     def __init__(self, sigmas: Tensor | None = None) -> None:
         exact = trained_levels() if sigmas is None else sigmas
         self._stride = len(exact) // _DISTILLED_LEVELS
-        super().__init__("epsilon", exact[self._stride - 1 :: self._stride])
+        super().__init__("epsilon", exact.float()[self._stride - 1 :: self._stride])
 
     def timestep(self, sigma: Tensor) -> Tensor:
         """Return the timestep, of all trained ones, whose level is nearest among the used ones."""

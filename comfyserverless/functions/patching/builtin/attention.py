@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from comfyserverless.functions.patching.options import SCRATCH, OptionsBuilder
+from comfyserverless.functions.patching.options import SCRATCH, OptionsBuilder, stream_of
 
 Options = Mapping[str, Any]
 
@@ -25,30 +25,31 @@ def multiply(builder: OptionsBuilder, attention: str, q: float, k: float, v: flo
 
 
 def tile(builder: OptionsBuilder, tile_size: int, swap_size: int, max_depth: int, scale_depth: bool) -> None:
-    """Let cells look at their own tile only, in levels halved at most `max_depth` times (tfernd 2023,
-    HyperTile).
+    """Let the queries of a tile look at a share of the cells, in levels halved at most `max_depth` times.
 
-    tile_size: pixels a tile has at least on each side; swap_size: how many sizes of tiles take turns by level
-    of noise; scale_depth: tiles of deeper levels have as many cells less.
+    tfernd 2023, HyperTile, as ComfyUI has it: queries are cut into tiles of the map seen W cells high and H
+    wide; keys and values are not, so each tile gets a run of them, in order. tile_size: pixels that a tile has
+    at least on each side; swap_size: how many sizes of tiles take turns; scale_depth: tiles of deeper levels
+    are as large in pixels of the picture.
     """
     place = f"hypertile {builder.number}"
     least = max(_LEAST_TILE_PX, tile_size) // _CELL_PX
+    builder.draw()
 
     def cut(query: Tensor, key: Tensor, value: Tensor, options: Options) -> tuple[Tensor, Tensor, Tensor]:
-        height, width = options["activations_shape"][-2:]
-        depth = round(math.log2(max(options["original_shape"][-1] / width, 1)))
-        if depth > max_depth or query.shape[1] != height * width:
+        height, width = options["original_shape"][-2:]
+        levels = [(height / 2**depth) * (width / 2**depth) for depth in range(max_depth + 1)]
+        cells = query.shape[1]
+        if cells not in levels:
             return query, key, value
-        generator = _generator(options)
-        rows, columns = (
-            _tiles(side, least * (2**depth if scale_depth else 1), swap_size, generator)
-            for side in (height, width)
-        )
+        sides = round(math.sqrt(cells * (width / height))), round(math.sqrt(cells / (width / height)))
+        factor = 2 ** levels.index(cells) if scale_depth else 1
+        with stream_of(options) as generator:
+            rows, columns = (_tiles(side, least * factor, swap_size, generator) for side in sides)
         if rows * columns == 1:
             return query, key, value
-        options[SCRATCH][place] = (rows, columns, height, width)
-        tiles = _to_tiles(query, rows, columns, height, width)
-        return tiles, tiles, tiles
+        options[SCRATCH][place] = (rows, columns, *sides)
+        return _to_tiles(query, rows, columns, *sides), key, value
 
     def join(result: Tensor, options: Options) -> Tensor:
         cut_as = options[SCRATCH].pop(place, None)
@@ -60,6 +61,7 @@ def tile(builder: OptionsBuilder, tile_size: int, swap_size: int, max_depth: int
 
 def _tiles(side: int, least: int, swap_size: int, generator: torch.Generator) -> int:
     """Return into how many equal tiles of at least `least` cells a side is cut."""
+    # Of several choices the last one is never drawn, as in ComfyUI.
     sizes = [size for size in range(min(least, side), side + 1) if side % size == 0][:swap_size]
     counts = [side // size for size in sizes]
     chosen = int(torch.randint(0, len(counts) - 1, (1,), generator=generator)) if len(counts) > 1 else 0
@@ -82,15 +84,17 @@ def merge_tokens(builder: OptionsBuilder, ratio: float) -> None:
     Bolya and Hoffman 2023, Token Merging for Fast Stable Diffusion (arXiv 2303.17604), section 3.
     """
     place = f"tome {builder.number}"
+    builder.draw()
 
     def merge(query: Tensor, key: Tensor, value: Tensor, options: Options) -> tuple[Tensor, Tensor, Tensor]:
-        height, width = options["activations_shape"][-2:]
-        is_finest = height == options["original_shape"][-2]
-        if not is_finest or query.shape[1] != height * width or min(height, width) < _PAIR:
+        height, width = options["original_shape"][-2:]
+        merged = int(query.shape[1] * ratio)
+        if query.shape[1] != height * width or merged <= 0 or 1 in (height, width):
             return query, key, value
-        merged, restore = _matched(query, (height, width), int(query.shape[1] * ratio), _generator(options))
+        with stream_of(options) as generator:
+            fewer, restore = _matched(query, (height, width), merged, generator)
         options[SCRATCH][place] = restore
-        return merged, key, value
+        return fewer, key, value
 
     def unmerge(result: Tensor, options: Options) -> Tensor:
         restore = options[SCRATCH].pop(place, None)
@@ -140,17 +144,9 @@ def _matched(
 def _split(height: int, width: int, generator: torch.Generator, device: torch.device) -> tuple[Tensor, Tensor]:
     """Return the indices of sources and of targets among height * width tokens."""
     rows, columns = height // _PAIR, width // _PAIR
-    drawn = torch.randint(_PAIR * _PAIR, (rows, columns), generator=generator)
+    drawn = torch.randint(_PAIR * _PAIR, (rows, columns, 1), generator=generator)[..., 0]
     down = torch.arange(rows)[:, None] * _PAIR + drawn // _PAIR
     across = torch.arange(columns)[None, :] * _PAIR + drawn % _PAIR
     is_target = torch.zeros(height * width, dtype=torch.bool)
     is_target[(down * width + across).reshape(-1)] = True
     return (~is_target).nonzero()[:, 0].to(device), is_target.nonzero()[:, 0].to(device)
-
-
-def _generator(options: Options) -> torch.Generator:
-    """Return a source of choices that are the same whenever this block runs at this level of noise."""
-    level = float(options["sigmas"].reshape(-1)[0])
-    return torch.Generator().manual_seed(
-        hash((level, options["transformer_index"], options["block_index"])) % 2**63
-    )

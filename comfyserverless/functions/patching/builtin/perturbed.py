@@ -67,12 +67,13 @@ def blur_attended(builder: OptionsBuilder, scale: float, blur_sigma: float, thre
 
     def record(query: Tensor, key: Tensor, value: Tensor, extra: Mapping[str, Any]) -> Tensor:
         heads, sides = extra["n_heads"], extra["cond_or_uncond"]
-        if _UNCOND in sides:
-            at, count = sides.index(_UNCOND), query.shape[0] // len(sides)
-            part = slice(at * count, (at + 1) * count)
-            received = attention_received(query[part], key[part], heads)
-            extra[SCRATCH][place] = received.reshape(count, 1, *extra["activations_shape"][-2:])
-        return attend(query, key, value, heads)
+        if _UNCOND not in sides:
+            return attend(query, key, value, heads)
+        result, received = attend_and_see(query, key, value, heads)
+        count = query.shape[0] // len(sides)
+        at = sides.index(_UNCOND) * count
+        extra[SCRATCH][place] = received[at : at + count].reshape(count, 1, *extra["activations_shape"][-2:])
+        return result
 
     def after(args: Mapping[str, Any]) -> Tensor:
         guided, x, negative = args["denoised"], args["input"], args["uncond_denoised"]
@@ -94,13 +95,13 @@ def blur_attended(builder: OptionsBuilder, scale: float, blur_sigma: float, thre
     builder.set("disable_cfg1_optimization", True)
 
 
-def attention_received(query: Tensor, key: Tensor, heads: int) -> Tensor:
-    """Return how much attention each cell receives from all cells, mean over heads: [N, cells] float32."""
-    count, cells, width = query.shape
-    q, k = (part.float().view(count, cells, heads, width // heads).transpose(1, 2) for part in (query, key))
+def attend_and_see(query: Tensor, key: Tensor, value: Tensor, heads: int) -> tuple[Tensor, Tensor]:
+    """Return attention, and how much each cell receives from all cells: [N, cells], mean over heads."""
+    count, _, width = query.shape
+    q, k, v = (part.reshape(count, -1, heads, width // heads).transpose(1, 2) for part in (query, key, value))
     shares = ((q @ k.transpose(-2, -1)) * (width // heads) ** -0.5).softmax(dim=-1)
-    result: Tensor = shares.mean(1).sum(1)
-    return result
+    result = (shares.to(v) @ v).transpose(1, 2).reshape(count, -1, width)
+    return result, shares.mean(1).sum(1)
 
 
 def gaussian_blur(x: Tensor, sigma: float) -> Tensor:

@@ -22,4 +22,5 @@ def scale_low_frequencies(x: Tensor, cutoff: int, low: float, high: float = 1.0)
 
 def _middle(side: int, cutoff: int) -> tuple[int, int]:
     center = side // 2
-    return max(center - cutoff, 0), center + cutoff
+    reach = min(cutoff, center)
+    return center - reach, center + reach

@@ -11,11 +11,13 @@ from torch import Tensor
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import FileRef, ModelRef, Patch
 from comfyserverless.functions.patching.builtin.attention import _from_tiles, _matched, _to_tiles
-from comfyserverless.functions.patching.builtin.perturbed import attention_received, gaussian_blur
+from comfyserverless.functions.patching.builtin.perturbed import attend_and_see, gaussian_blur
 from comfyserverless.functions.patching.builtin.spectrum import scale_low_frequencies
 from comfyserverless.functions.patching.subject import subject_of
 from comfyserverless.models.families.base import ModelFacts
+from comfyserverless.models.patching.attention import attend
 from comfyserverless.models.patching.unet import run_patched
+from comfyserverless.sampling.noise import stream_behind
 from tests.unit.models.patching.test_unet import NETWORK, inputs, own
 
 #: of a network whose finest level has 16 channels: FreeU's levels then have 32 and 64
@@ -24,11 +26,12 @@ SIGMAS = torch.tensor([5.0, 5.0])
 PLAIN = own(NETWORK, inputs(16, 16))
 
 
-def run(name: str, sigma: float = 5.0, **arguments: Any) -> Tensor:
+def run(name: str, sigma: float = 5.0, memory: dict[str, Any] | None = None, **arguments: Any) -> Tensor:
     """Return what the network gives for a map of 16 x 16 cells with one patch."""
     model = ModelRef(FileRef("/m"), patches=(Patch(name, tuple(arguments.items())),))
     options = dict((subject_of(model, FACTS).options or {})["transformer_options"])
     options |= {"sigmas": torch.tensor([sigma, sigma]), "scratch": {}, "cond_or_uncond": [1, 0]}
+    options["walk_memory"] = {} if memory is None else memory
     return run_patched(NETWORK, inputs(16, 16), options)
 
 
@@ -119,8 +122,10 @@ def test_low_frequencies_are_those_around_the_mean() -> None:
     torch.testing.assert_close(scale_low_frequencies(x, 1, 1.0), x)
 
 
-def test_attention_received_sums_to_the_number_of_cells() -> None:
-    received = attention_received(torch.randn(2, 6, 8), torch.randn(2, 6, 8), heads=2)
+def test_attention_is_seen_as_it_is_computed() -> None:
+    query, key, value = (torch.randn(2, 6, 8) for _ in range(3))
+    result, received = attend_and_see(query, key, value, heads=2)
+    torch.testing.assert_close(result, attend(query, key, value, 2))
     torch.testing.assert_close(received.sum(1), torch.full((2,), 6.0))
 
 
@@ -128,3 +133,23 @@ def test_blur_keeps_what_is_flat_and_sigma_zero_keeps_all() -> None:
     flat, x = torch.full((1, 3, 8, 8), 2.0), torch.randn(1, 3, 8, 8)
     torch.testing.assert_close(gaussian_blur(flat, 2.0), flat)
     assert torch.equal(gaussian_blur(x, 0.0), x)
+
+
+def test_what_a_patch_draws_goes_on_in_the_memory() -> None:
+    memory: dict[str, Any] = {"stream": {"state": stream_behind(torch.zeros(1, 4, 16, 16), 7)}}
+    again = {"stream": dict(memory["stream"])}
+    first = run("tome", memory=memory, ratio=0.5)
+    second = run("tome", memory=memory, ratio=0.5)
+    assert torch.equal(first, run("tome", memory=again, ratio=0.5))
+    assert not torch.equal(first, second)
+    generator = torch.Generator().manual_seed(7)
+    torch.randn(1, 4, 16, 16, generator=generator)
+    for _ in range(6):  # twice three attentions at the finest level
+        torch.randint(4, (8, 8, 1), generator=generator)
+    assert torch.equal(memory["stream"]["state"], generator.get_state())
+
+
+def test_tiles_of_queries_see_a_run_of_the_cells_each() -> None:
+    quarters = run("hypertile", tile_size=64, swap_size=1, max_depth=0, scale_depth=False)
+    assert quarters.shape == PLAIN.shape
+    assert not torch.allclose(quarters, PLAIN, rtol=1e-4, atol=1e-5)
