@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from comfyserverless import flag_values as values
+
 DEFAULT_SERVER = "http://127.0.0.1:8188"
 TOKEN_VARIABLE = "COMFYSERVERLESS_TOKEN"
 
@@ -29,17 +31,15 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     )
     add("--output", type=Path, default=Path(), metavar="DIR", help="where the files go (default: this folder)")
     add("--token", metavar="TOKEN", help=f"access token of the server (default: ${TOKEN_VARIABLE})")
-    add("--timeout", type=_seconds, metavar="S", help="give up and take the prompt back after so many seconds")
+    add(
+        "--timeout",
+        type=values.positive,
+        metavar="S",
+        help="give up and take the prompt back after so many seconds",
+    )
     add("--quiet", action="store_true", help="show no progress")
     local = parser.add_argument_group("with --local")
     local.add_argument(
         "--models-directory", type=Path, metavar="DIR", help="where models are (default: ./models)"
     )
     local.add_argument("--input-directory", type=Path, metavar="DIR", help="input files (default: ./input)")
-
-
-def _seconds(text: str) -> float:
-    value = float(text)
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError("a positive number of seconds")
-    return value

@@ -189,8 +189,7 @@ def _by_name(info: Mapping[str, Any], saved: Mapping[str, Any]) -> dict[str, Any
 
 def _page_widgets(class_name: str, rest: list[Any]) -> dict[str, Any]:
     first, pattern = _PAGE_WIDGETS[class_name]
-    names = [first, *(pattern.format(number) for number in range(1, len(rest)))]
-    return dict(zip(names, rest, strict=True)) if rest else {}
+    return {pattern.format(number) if number else first: value for number, value in enumerate(rest)}
 
 
 def _is_control_name(name: str) -> bool:
