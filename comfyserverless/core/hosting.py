@@ -113,7 +113,8 @@ class Catalog(msgspec.Struct, frozen=True):
 
     http: unix socket on which the host serves the routes; empty if there are none. web_folders: /extensions
     name -> absolute folder, those that packs added by hand too. replacements: of renamed classes, shaped as
-    `/node_replacements`. folders: of models by key, those that packs have added or changed.
+    `/node_replacements`. folders: of models by key, those that packs have added or changed. samplers,
+    schedulers: names that packs have added to those that nodes list.
     """
 
     packs: tuple[PackReport, ...]
@@ -124,6 +125,8 @@ class Catalog(msgspec.Struct, frozen=True):
     has_prompt_handlers: bool = False
     replacements: dict[str, list[dict[str, Any]]] = {}
     folders: dict[str, FolderInfo] = {}
+    samplers: tuple[str, ...] = ()
+    schedulers: tuple[str, ...] = ()
 
 
 class InputInfo(msgspec.Struct, frozen=True):

@@ -213,6 +213,29 @@ async def test_own_samplers_guiders_and_noise_work_in_the_nodes_of_custom_sampli
     torch.testing.assert_close(b_denoised, a_denoised, rtol=0, atol=1e-4)
 
 
+async def test_sampler_that_a_pack_has_added_is_one_of_the_ksamplers(packs: RunningServer) -> None:
+    graph = base(a=ksampler(), b=ksampler(sampler_name="own_euler"))
+    a, b = await latents(packs, graph, "a", "b")
+    torch.testing.assert_close(b, a, rtol=0, atol=1e-4)
+    async with Client(packs.url) as client:
+        entries = await client.get("/object_info")
+        assert entries["KSampler"] == (await client.get("/object_info/KSampler"))["KSampler"]
+        result = await client.run({**base(a=ksampler(sampler_name="own_euler", steps=4)),
+                                   "s": node("SaveLatent", samples=["a", 0], filename_prefix="x")})  # fmt: skip
+    assert "own_euler" in entries["KSampler"]["input"]["required"]["sampler_name"][0]
+    told = [data for kind, data in result.messages if kind == "progress" and data["node"] == "a"]
+    assert [(data["value"], data["max"]) for data in told][-1] == (4, 4)
+
+
+async def test_progress_of_a_walk_on_the_workers_is_that_of_the_pack_node(packs: RunningServer) -> None:
+    graph = base(a=sampled("ModelsPlain", steps=5, seed=99))
+    graph["s"] = node("SaveLatent", samples=["a", 0], filename_prefix="x")
+    async with Client(packs.url) as client:
+        result = await client.run(graph)
+    told = [data for kind, data in result.messages if kind == "progress" and data["node"] == "a"]
+    assert [data["value"] for data in told if data["max"] == 5][-5:] == [1, 2, 3, 4, 5]
+
+
 async def test_detailer_of_library_nodes_gives_the_bits_of_a_graph(packs: RunningServer) -> None:
     graph = base(
         image=node("EmptyImage", width=64, height=64, batch_size=1, color=0x804020),

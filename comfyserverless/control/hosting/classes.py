@@ -12,7 +12,7 @@ from comfyserverless.control.execution.classes import declared_by
 from comfyserverless.control.hosting.declarations import broken_declaration, declaration_of
 from comfyserverless.control.hosting.host import HostDown, PackHost
 from comfyserverless.control.hosting.lowering import CallScopes
-from comfyserverless.control.hosting.twins import twins_of
+from comfyserverless.control.hosting.twins import Twins
 from comfyserverless.core.hosting import NodeInfo
 from comfyserverless.core.ids import NodeId
 from comfyserverless.core.values import outputs_in
@@ -41,7 +41,7 @@ class HostedClasses:
     async def declare(self, nodes: Nodes) -> Mapping[str, NodeDeclaration]:
         """Return the declarations of nodes by id. Raises HostDown if packs cannot be asked."""
         found = declared_by(BUILTIN, nodes)
-        twins = twins_of(nodes, self._scopes)
+        twins = Twins.of(self._scopes, self._host.catalog).declare(nodes)
         return {**found, **twins, **await self._declare_hosted(foreign_nodes(nodes))}
 
     async def tokens(self, questions: Sequence[Question]) -> Tokens:
@@ -65,7 +65,8 @@ class HostedClasses:
         """Validate a prompt with nodes of packs in it. Raises HostDown if packs cannot be asked."""
         nodes = foreign_nodes(prompt) if isinstance(prompt, dict) else {}
         overrides = await self._declare_hosted(nodes) if nodes else {}
-        overrides |= twins_of(prompt, self._scopes) if nodes else {}
+        if isinstance(prompt, dict):
+            overrides |= Twins.of(self._scopes, self._host.catalog).declare(prompt)
         known = _Known(self._host)
         validation = validate(prompt, known, files, targets, overrides=overrides)
         if not validation.questions:

@@ -14,10 +14,12 @@ from comfyserverless.control.hosting.builtin_info import BuiltinInfo
 from comfyserverless.control.hosting.classes import HostedClasses, foreign_nodes
 from comfyserverless.control.hosting.host import HostDown, PackHost
 from comfyserverless.control.hosting.requests import HostRequests
+from comfyserverless.control.hosting.twins import Twins
 from comfyserverless.core.config import EngineConfig
 from comfyserverless.core.ids import TenantId
 from comfyserverless.graph.declaration import NodeDeclaration
 from comfyserverless.graph.lowering import LoweringContext
+from comfyserverless.graph.object_info import describe
 from comfyserverless.graph.plan import Plan, Validation
 from comfyserverless.graph.validation import validate
 from comfyserverless.nodes.hosted.registry import HOSTED
@@ -57,8 +59,10 @@ class Hosting:
         await self.host.stop()
 
     def is_needed(self, prompt: Any) -> bool:
-        """Tell whether a prompt has nodes whose class is not built in, so that packs have to be asked."""
-        return self.host.is_wanted and isinstance(prompt, dict) and bool(foreign_nodes(prompt))
+        """Tell whether a prompt has something of packs in it: a class, or a sampler that it names."""
+        if not self.host.is_wanted or not isinstance(prompt, dict):
+            return False
+        return bool(foreign_nodes(prompt)) or Twins.of(self, self.host.catalog).are_named_in(prompt)
 
     async def validated(self, prompt: Any, files: FolderPaths, targets: Sequence[str] | None) -> Validation:
         """Validate a prompt; one with built-in nodes only waits for nobody. Raises HostDown."""
@@ -73,10 +77,13 @@ class Hosting:
     async def object_info(self, files: FolderPaths, class_type: str | None = None) -> Mapping[str, Any]:
         """Return ComfyUI's entries of pack classes (None: of all); waits for packs that are being loaded.
 
-        Entries are those of the moment, for whose files these are; if the host is not there, those that it had.
+        Of built-in classes there are those whose choices packs have added to. Entries are those of the moment,
+        for whose files these are; if the host is not there, those that it had.
         """
-        if not self.host.is_wanted or (class_type is not None and BUILTIN.get(class_type) is not None):
+        if not self.host.is_wanted:
             return {}
+        if class_type is not None and BUILTIN.get(class_type) is not None:
+            return {name: info for name, info in self._extended(files).items() if name == class_type}
         catalog = await self.host.loaded()
         if catalog is None:
             return {}
@@ -86,8 +93,13 @@ class Hosting:
         except (HostDown, ValueError) as exc:
             log.warning("node packs cannot be described afresh: %s", exc)
             known = {name: info.info for name, info in catalog.classes.items()}
-            return known if class_type is None else {n: i for n, i in known.items() if n == class_type}
-        return found
+            found = known if class_type is None else {n: i for n, i in known.items() if n == class_type}
+        return {**found, **self._extended(files)} if class_type is None else found
+
+    def _extended(self, files: FolderPaths) -> dict[str, Any]:
+        """Return the entries of built-in classes whose choices packs have added to."""
+        twins = Twins.of(self, self.host.catalog)
+        return {each.name: describe(each, files) for each in twins.described()}
 
     # -- instances of nodes -----------------------------------------------------------------------
 

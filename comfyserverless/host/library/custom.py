@@ -10,6 +10,7 @@ import torch
 
 from comfyserverless.host.library.classes import BuiltinNode, Result
 from comfyserverless.host.sampling.guiders import CFGGuider
+from comfyserverless.host.sampling.ksampler import KSampler, common_ksampler
 from comfyserverless.host.sampling.methods import sampler_object
 from comfyserverless.host.sampling.noise import EmptyNoise, RandomNoise, fix_empty_latent_channels
 
@@ -34,6 +35,8 @@ class DisableNoiseNode(BuiltinNode):
 
 class SamplerSelectNode(BuiltinNode):
     """A SAMPLER by name, of ours or of a pack."""
+
+    RETURN_TYPES = ("SAMPLER",)
 
     @classmethod
     def execute(cls, *args: Any, **kwargs: Any) -> Result:
@@ -107,6 +110,60 @@ class SampleWithCfgNode(BuiltinNode):
         return _sample(noise, guider, given["sampler"], given["sigmas"], given["latent_image"])
 
 
+class KSamplerNode(BuiltinNode):
+    """Sample by the names of a sampler and a scheduler, of ours or of packs."""
+
+    RETURN_TYPES = ("LATENT",)
+
+    @classmethod
+    def execute(cls, *args: Any, **kwargs: Any) -> Result:
+        """Return (LATENT,)."""
+        given = cls.bound(args, kwargs)
+        return _by_names(given, given["seed"], denoise=given.get("denoise", 1.0))
+
+
+class KSamplerAdvancedNode(BuiltinNode):
+    """Sample a range of steps."""
+
+    RETURN_TYPES = ("LATENT",)
+
+    @classmethod
+    def execute(cls, *args: Any, **kwargs: Any) -> Result:
+        """Return (LATENT,)."""
+        given = cls.bound(args, kwargs)
+        return _by_names(
+            given,
+            given["noise_seed"],
+            disable_noise=given["add_noise"] == "disable",
+            start_step=given["start_at_step"],
+            last_step=given["end_at_step"],
+            force_full_denoise=given["return_with_leftover_noise"] != "enable",
+        )
+
+
+class SchedulerNode(BuiltinNode):
+    """SIGMAS by the name of a scheduler, of ours or of packs."""
+
+    RETURN_TYPES = ("SIGMAS",)
+
+    @classmethod
+    def execute(cls, *args: Any, **kwargs: Any) -> Result:
+        """Return (SIGMAS,)."""
+        given = cls.bound(args, kwargs)
+        model, steps, scheduler = given["model"], given["steps"], given["scheduler"]
+        made = KSampler(model, steps, None, "euler", scheduler, given.get("denoise", 1.0))
+        return Result((made.sigmas,))
+
+
+_NAMED = ("steps", "cfg", "sampler_name", "scheduler", "positive", "negative", "latent_image")
+
+
+def _by_names(given: Mapping[str, Any], seed: int, **how: Any) -> Result:
+    """Sample; how: keywords of common_ksampler."""
+    settings: list[Any] = [given["model"], seed, *(given[name] for name in _NAMED)]
+    return Result(common_ksampler(*settings, **how))
+
+
 def _sample(noise: Any, guider: Any, sampler: Any, sigmas: Any, latent_image: Mapping[str, Any]) -> Result:
     latent = dict(latent_image)
     latent["samples"] = fix_empty_latent_channels(guider.model_patcher, latent["samples"])
@@ -139,5 +196,8 @@ LOCAL: Mapping[str, type] = {
     "CFGGuider": CfgGuiderNode,
     "SamplerCustom": SampleWithCfgNode,
     "SamplerCustomAdvanced": SampleNode,
+    "KSampler": KSamplerNode,
+    "KSamplerAdvanced": KSamplerAdvancedNode,
+    "BasicScheduler": SchedulerNode,
 }
 """Classes that run in this process, by name."""

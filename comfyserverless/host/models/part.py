@@ -5,6 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from comfyserverless.core.hosting import Catalog
+from comfyserverless.core.samplers import SAMPLER_NAMES, SCHEDULER_NAMES
 from comfyserverless.core.values import ClipRef, ControlNetRef, ModelRef, UpscaleRef, VaeRef
 from comfyserverless.host import values
 from comfyserverless.host.contract import ClassEntry
@@ -18,6 +22,7 @@ from comfyserverless.host.loading.registry import REGISTRY
 from comfyserverless.host.models import scratch
 from comfyserverless.host.models.patcher import ModelPatcher
 from comfyserverless.host.sampling import guiders, methods, noise
+from comfyserverless.host.sampling.ksampler import KSampler
 
 _FOLDER = "objects"
 
@@ -28,8 +33,18 @@ def attach(parts: Any) -> None:
     if private:
         scratch.install(Path(private).parent / _FOLDER)
     register()
+    parts.loaded.append(add_names)
     for name, base in LOCAL.items():
         REGISTRY.add_own(ClassEntry(name, make_class(name, {}, base), "nodes", name))
+
+
+def add_names(catalog: Catalog) -> Catalog:
+    """Name the samplers and schedulers that packs have added to the lists of nodes."""
+    return msgspec.structs.replace(
+        catalog,
+        samplers=tuple(name for name in KSampler.SAMPLERS if name not in SAMPLER_NAMES),
+        schedulers=tuple(name for name in KSampler.SCHEDULERS if name not in SCHEDULER_NAMES),
+    )
 
 
 def register() -> None:

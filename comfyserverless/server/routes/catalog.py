@@ -51,15 +51,15 @@ async def show_nodes(request: web.Request) -> web.Response:
     """Describe all node classes, with the files that are there now as choices; waits for packs to be loaded."""
     files = files_of(request)
     theirs = await request.app[PACKS].object_info(files)
-    body = await asyncio.to_thread(lambda: encode_json({**theirs, **describe_nodes(files)}))
+    body = await asyncio.to_thread(lambda: encode_json({**describe_nodes(files), **theirs}))
     return web.Response(body=body, content_type="application/json", charset="utf-8")
 
 
 async def show_node(request: web.Request) -> web.Response:
     """Describe one node class, `{}` if there is none of that name."""
     files, name = files_of(request), request.match_info["node_class"]
-    own = await asyncio.to_thread(describe_nodes, files, (name,))
-    return json_response(own or await request.app[PACKS].object_info(files, name))
+    theirs = await request.app[PACKS].object_info(files, name)
+    return json_response(theirs or await asyncio.to_thread(describe_nodes, files, (name,)))
 
 
 async def list_embeddings(request: web.Request) -> web.Response:

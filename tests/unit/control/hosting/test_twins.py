@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from comfyserverless.control.hosting.builtin_info import BuiltinInfo
-from comfyserverless.control.hosting.twins import TWINS, twins_of
+from comfyserverless.control.hosting.twins import TWINS, Twins
+from comfyserverless.core.hosting import Catalog
 from comfyserverless.core.ids import InvocationId
 from comfyserverless.core.values import Output
 from comfyserverless.graph.lowering import NodeResult
@@ -58,7 +59,7 @@ NODES = {
 
 
 def test_node_with_an_object_is_one_call_in_the_node_host() -> None:
-    declaration = twins_of(NODES, Scopes())["7"]
+    declaration = Twins.of(Scopes(), None).declare(NODES)["7"]
     context: Any = Context()
     inputs = {"sampler": Output(InvocationId("x"), "answers", (0,)), "noise": {"kind": "NOISE", "seed": 1}}
     result: NodeResult = asyncio.run(declaration.lower(context, inputs))
@@ -70,11 +71,27 @@ def test_node_with_an_object_is_one_call_in_the_node_host() -> None:
 
 
 def test_only_classes_that_take_objects_have_twins() -> None:
-    assert list(twins_of(NODES, Scopes())) == ["7"]
+    assert list(Twins.of(Scopes(), None).declare(NODES)) == ["7", "8"]
     for name, inputs in TWINS.items():
         declaration = BUILTIN.get(name)
         assert declaration is not None
         assert set(inputs) <= {spec.name for spec in declaration.inputs}
+
+
+def test_sampler_that_a_pack_has_added_is_offered_and_runs_where_the_pack_is() -> None:
+    twins = Twins.of(Scopes(), Catalog((), {}, samplers=("mine",), schedulers=("slow",)))
+    declared = {each.name: each for each in twins.described()}
+    assert set(declared) == {"KSampler", "KSamplerAdvanced", "KSamplerSelect", "BasicScheduler"}
+    choices: Any = next(spec.type for spec in declared["KSampler"].inputs if spec.name == "scheduler")
+    assert choices[-2:] == ("kl_optimal", "slow")
+    assert twins.are_named_in({"1": {"class_type": "KSampler", "inputs": {"sampler_name": "mine"}}})
+    assert not twins.are_named_in(
+        {"1": {"class_type": "KSampler", "inputs": {"sampler_name": "euler"}}, "2": 3}
+    )
+    context: Any = Context()
+    asyncio.run(declared["KSampler"].lower(context, {"sampler_name": "mine", "scheduler": "simple"}))
+    assert [function for function, _ in context.emitted] == ["pack.call"]
+    assert Twins.of(Scopes(), None).described() == []
 
 
 def test_packs_are_told_about_one_class_or_all() -> None:

@@ -59,7 +59,8 @@ def test_no_prompt_can_name_these_classes() -> None:
 def test_walk_starts_from_the_noise_that_is_given() -> None:
     result, emitted = lower(
         "HostSample", model=MODEL, positive=side("p"), negative=side("n"), cfg=3.0, guide=None,
-        noise=tensor("noise"), seed=4, sampler="euler", options={"eta": 0.5}, sigmas=tensor("s"), latent={"samples": tensor("l")},
+        noise=tensor("noise"), seed=4, sampler="euler", options={"eta": 0.5}, sigmas=tensor("s"),
+        latent={"samples": tensor("l")},
     )  # fmt: skip
     assert [function for function, _ in emitted] == ["sample.begin", "denoise.step", "sample.end"]
     begin = emitted[0][1]
