@@ -43,6 +43,8 @@ _JPEG, _PNG = 1, 2
 _PNG_START = b"\x89PNG"
 _NODES_ALWAYS_TOLD = 256
 """Up to so many nodes every start and end of a node repeats the state of all; beyond, ever fewer do."""
+_USUAL_ID_CHARS = 32
+"""Ids of nested expansions grow with their depth; a longer id counts as several nodes."""
 
 _RunKey = tuple[TenantId, PromptId]
 """Clients choose prompt ids: two tenants may choose the same one."""
@@ -156,6 +158,8 @@ class Translator:
     def __init__(self) -> None:
         #: all and only runs with a started node that have not ended; inner dicts are replaced, never changed.
         self._nodes: dict[_RunKey, dict[NodeId, dict[str, Any]]] = {}
+        #: the length of all ids of those nodes together; keys are those of _nodes.
+        self._id_chars: dict[_RunKey, int] = {}
         #: runs whose last `progress_state` is out of date -> how many updates it lacks.
         self._untold: dict[_RunKey, int] = {}
         #: all and only `progress` messages whose step may still get a preview.
@@ -267,6 +271,7 @@ class Translator:
 
     def _on_run_ended(self, event: RunEnded) -> list[Outgoing]:
         self._nodes.pop(_key(event), None)
+        self._id_chars.pop(_key(event), None)
         self._untold.pop(_key(event), None)
         if event.client_id is None:
             return []
@@ -278,7 +283,8 @@ class Translator:
         """Note where a node is; tell it now, or in a huge run with a later one: a message holds all nodes."""
         self._note(event, value, maximum, state)
         untold = self._untold.get(_key(event), 0) + 1
-        if untold < (len(self._nodes[_key(event)]) // _NODES_ALWAYS_TOLD) ** 2:
+        count = max(len(self._nodes[_key(event)]), self._id_chars[_key(event)] // _USUAL_ID_CHARS)
+        if untold < (count // _NODES_ALWAYS_TOLD) ** 2:
             self._untold[_key(event)] = untold
             return []
         self._untold.pop(_key(event), None)
@@ -287,7 +293,10 @@ class Translator:
     def _note(
         self, event: NodeStarted | NodeProgress | NodeFinished, value: float, maximum: float, state: str
     ) -> None:
-        self._nodes.setdefault(_key(event), {})[event.node] = {
+        nodes = self._nodes.setdefault(_key(event), {})
+        if event.node not in nodes:
+            self._id_chars[_key(event)] = self._id_chars.get(_key(event), 0) + len(event.node)
+        nodes[event.node] = {
             "value": value,
             "max": maximum,
             "state": state,

@@ -305,3 +305,16 @@ def test_preview_may_be_a_png() -> None:
     frames = {message.type: message for message in sent}
     assert frames["preview"].frame() == struct.pack(">II", 1, 2) + png
     assert frames["preview_with_metadata"].data["image_type"] == "image/png"
+
+
+def test_deeply_nested_expansion_does_not_flood_its_client() -> None:
+    translator, sent = Translator(), 0
+    common = (RUN, DEFAULT_TENANT, "c")
+    node = "1"
+    for _ in range(400):
+        node += ".0.0.1"
+        for event in (NodeStarted(*common, NodeId(node)), NodeFinished(*common, NodeId(node))):
+            sent += sum(len(message.frame()) for message in translator.translate(event))
+    (state, _) = translator.translate(RunSucceeded(*common, 1))
+    assert len(state.data["nodes"]) == 400, "the last state is told"
+    assert sent < 40_000_000, "all nodes at each of them would be a gigabyte"
