@@ -53,6 +53,9 @@ log = logging.getLogger(__name__)
 
 _YOUNG_S = 20.0
 _MAX_BACKOFF_S = 30.0
+_MAX_HOST_BACKOFF_S = 4.0
+"""A node of a pack may end its host again and again: whoever runs it does not make all others wait for long."""
+
 _STOP_TIMEOUT_S = 8.0
 
 
@@ -318,7 +321,8 @@ class WorkerProcesses:
             return
         is_young = time.monotonic() - slot.started_at_s < _YOUNG_S
         slot.young_deaths = slot.young_deaths + 1 if is_young else 0
-        delay_s = min(2.0 ** (slot.young_deaths - 2), _MAX_BACKOFF_S) if slot.young_deaths > 1 else 0.0
+        most_s = _MAX_HOST_BACKOFF_S if slot is self.host else _MAX_BACKOFF_S
+        delay_s = min(2.0 ** (slot.young_deaths - 2), most_s) if slot.young_deaths > 1 else 0.0
         task = asyncio.create_task(self._respawn(slot, delay_s, self._island_starts))
         self._respawns.add(task)
         task.add_done_callback(self._respawns.discard)
