@@ -118,13 +118,13 @@ class HostSession:
         packs: tuple[PackReport, ...] = ()
         try:
             packs = PackLoader(self._plan, REGISTRY, self._begin).load_all()
-        except Exception:
+        except BaseException:
             log.exception("loading node packs ended early")
         catalog = Catalog(packs, REGISTRY.describe_all(self._begin), web_folders=WEB_FOLDERS)
         for change in self._parts.loaded:
             try:
                 catalog = change(catalog)
-            except Exception:
+            except BaseException:
                 log.exception("a part of the node host failed")
         self._loaded.set()
         self._bridge.notice("catalog", json_safe(msgspec.to_builtins(catalog)))

@@ -208,7 +208,8 @@ class Codec:
             return ref
 
     def _save_tensor(self, value: torch.Tensor, made: list[Any]) -> Value:
-        if value.layout is not torch.strided or value.is_quantized or type(value) not in _TENSORS:
+        is_odd = value.is_meta or value.layout is not torch.strided or value.is_quantized
+        if is_odd or type(value) not in _TENSORS:
             raise _Stays
         tree = self._store.put_tree(value.detach().contiguous())
         made.append(tree)

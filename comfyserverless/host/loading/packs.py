@@ -22,6 +22,7 @@ from typing import Any
 from comfyserverless.core.hosting import HostPlan, PackReport
 from comfyserverless.host.api.extension import ENTRYPOINT, load_nodes
 from comfyserverless.host.contract import ClassEntry
+from comfyserverless.host.failing import words_of
 from comfyserverless.host.loading.registry import ClassRegistry
 from comfyserverless.host.loading.requirements import missing_requirements, pip_line
 from comfyserverless.host.loading.scan import PackPlace, find_packs
@@ -78,7 +79,7 @@ class PackLoader:
         begin_s = time.perf_counter()
         try:
             load(pack)
-        except (Exception, SystemExit, KeyboardInterrupt) as exc:  # noqa: BLE001 - custom-node call: others go on
+        except BaseException as exc:  # noqa: BLE001 - custom-node call: others go on
             pack.error = _told(exc)
             log.error("pack %s cannot be loaded: %s\n%s", pack.place.name, pack.error, _trace(exc))
             if pack.missing:
@@ -98,7 +99,7 @@ class PackLoader:
         assert spec.loader is not None
         try:
             spec.loader.exec_module(importlib.util.module_from_spec(spec))
-        except Exception as exc:  # noqa: BLE001 - custom-node call: the pack itself may still work
+        except BaseException as exc:  # noqa: BLE001 - custom-node call: the pack itself may still work
             log.error(
                 "prestartup_script.py of pack %s failed: %s\n%s", pack.place.name, _told(exc), _trace(exc)
             )
@@ -141,7 +142,7 @@ def _schema_name(cls: Any) -> str | None:
         return None
     try:
         name = get().display_name
-    except Exception:  # noqa: BLE001 - custom-node call: it is described without
+    except BaseException:  # noqa: BLE001 - custom-node call: it is described without
         return None
     return str(name) if name else None
 
@@ -220,7 +221,7 @@ def _report(pack: _Loaded) -> PackReport:
 
 
 def _told(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())[:500]
+    return " ".join(f"{type(error).__name__}: {words_of(error)}".split())[:500]
 
 
 def _trace(error: BaseException) -> str:

@@ -81,7 +81,7 @@ class ClassRegistry:
                 begin(last.removeprefix("custom_nodes."))
             try:
                 found[entry.name] = contract_of(entry.cls).describe(entry, None)
-            except Exception:  # custom-node call: a broken class must not hide the others
+            except BaseException:  # custom-node call: a broken class must not hide the others
                 log.exception("node class %s of %s cannot be described", entry.name, entry.python_module)
         return found
 

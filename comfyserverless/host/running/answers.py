@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from comfyserverless.core.values import Value
+from comfyserverless.core import values as trees
+from comfyserverless.core.values import ObjectRef, TensorRef, Value
 from comfyserverless.host.blocking import ExecutionBlocker
 from comfyserverless.host.jsonsafe import json_safe
 from comfyserverless.host.values import Codec
@@ -13,7 +14,32 @@ from comfyserverless.host.values import Codec
 _ANSWER_KEYS = ("result", "ui", "expand")
 
 
-def answer_of(returned: Any, list_slots: Sequence[bool], codec: Codec) -> dict[str, Value]:
+class Saves(Protocol):
+    """Who turns values into trees."""
+
+    def save(self, value: Any) -> Value:
+        """Return one value as a tree."""
+
+
+class Saving:
+    """Turn the values of one invocation into trees; `undo` gives up all of them."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._refs: list[TensorRef | ObjectRef] = []
+
+    def save(self, value: Any) -> Value:
+        """Return one value as a tree."""
+        tree = self._codec.save(value)
+        self._refs += [leaf for leaf in trees.walk(tree) if isinstance(leaf, TensorRef | ObjectRef)]
+        return tree
+
+    def undo(self) -> None:
+        """Give up what was saved: the invocation failed, or nobody wants it."""
+        self._codec.free(self._refs)
+
+
+def answer_of(returned: Any, list_slots: Sequence[bool], codec: Saves) -> dict[str, Value]:
     """Return the answer for one call. list_slots: which output slots are lists (OUTPUT_IS_LIST).
 
     Raises TypeError for what is no result of a node, CapacityError if the arena is full.
@@ -54,7 +80,7 @@ def needed_names(returned: Any) -> list[str]:
     return [str(name) for name in returned if isinstance(name, str)]
 
 
-def _output(value: Any, is_list: bool, has_graph: bool, codec: Codec) -> Value:
+def _output(value: Any, is_list: bool, has_graph: bool, codec: Saves) -> Value:
     if isinstance(value, ExecutionBlocker):
         return {"__blocked__": _message(value)}
     if has_graph and _is_link(value):
@@ -73,14 +99,14 @@ def _is_link(value: Any) -> bool:
     )
 
 
-def _graph(expand: Any, codec: Codec) -> Value:
+def _graph(expand: Any, codec: Saves) -> Value:
     """Return the nodes of an expansion; constants among their inputs may be any values."""
     if not isinstance(expand, Mapping):
         raise TypeError(f"expand must be a graph, not {type(expand).__name__}")
     return {str(node_id): _node(node, codec) for node_id, node in expand.items()}
 
 
-def _node(node: Any, codec: Codec) -> Value:
+def _node(node: Any, codec: Saves) -> Value:
     given = node.get("inputs") or {}
     inputs = {
         str(name): [str(value[0]), int(value[1])] if _is_link(value) else codec.save(value)

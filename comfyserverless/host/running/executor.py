@@ -31,14 +31,15 @@ from comfyserverless.core.messages import (
 )
 from comfyserverless.host.bridge import CallInfo, InterruptProcessingException
 from comfyserverless.host.contract import ClassEntry, Contract, HiddenValues, contract_of
+from comfyserverless.host.failing import kind_of, words_of
 from comfyserverless.host.loading.registry import ClassRegistry
-from comfyserverless.host.running.answers import answer_of, needed_names
+from comfyserverless.host.running.answers import Saving, answer_of, needed_names
 from comfyserverless.host.running.current import Call, Running, executing
 from comfyserverless.host.running.instances import Instances
 from comfyserverless.host.running.live import LiveBridge, places_of
 from comfyserverless.host.running.prompts import PromptShare, hidden_values
 from comfyserverless.host.values import Codec
-from comfyserverless.worker.failures import format_frames, type_name
+from comfyserverless.worker.failures import format_frames
 from comfyserverless.worker.lanes import Ticket
 
 log = logging.getLogger(__name__)
@@ -83,6 +84,7 @@ class Executor:
         begin_s = time.perf_counter()
         _own_loop()
         running: Running | None = None
+        saving = Saving(self._codec)
         fetched_s = 0.0
         loading_s = self._wait_for_packs(ticket)
 
@@ -96,15 +98,16 @@ class Executor:
                 job = self._read(run, ticket)
                 running = job.running
                 fetched_s = time.perf_counter() - begin_s - loading_s
-                answers = self._answers(job, run.lane == "async")
+                answers = self._answers(job, run.lane == "async", saving)
             if "EXTRA_PNGINFO" in job.hidden.tags.values():
                 self._tell_changes(job)
             outputs = trees.encode({"answers": answers})
             if not ticket.commit():
-                self._codec.free(trees_refs(answers))
+                saving.undo()
                 return InvocationCancelled(run.invocation, timing())
             return InvocationDone(run.invocation, outputs, timing())
-        except (Exception, SystemExit) as exc:  # noqa: BLE001 - custom-node call: every failure becomes an answer
+        except BaseException as exc:  # noqa: BLE001 - custom-node call: every failure becomes an answer
+            saving.undo()
             if ticket.is_cancelled():
                 return InvocationCancelled(run.invocation, timing())
             return self._failed(run, exc, timing())
@@ -142,7 +145,7 @@ class Executor:
         calls = [{name: self._codec.load(value) for name, value in call.items()} for call in inputs["calls"]]
         return _Job(entry, contract_of(entry.cls), str(inputs["method"]), calls, hidden, running)
 
-    def _answers(self, job: _Job, is_async: bool) -> list[dict[str, Any]]:
+    def _answers(self, job: _Job, is_async: bool, saving: Saving) -> list[dict[str, Any]]:
         # Only here may the code of a pack begin: its class may be made in a thread that it expects.
         info = job.running.info
         with executing(Call(job.running, info)):
@@ -157,7 +160,7 @@ class Executor:
         if job.method == LAZY_CHECK:
             return [{"names": needed_names(each)} for each in returned]
         lists = _list_slots(job.entry.cls)
-        return [answer_of(job.contract.outcome(job.entry, each), lists, self._codec) for each in returned]
+        return [answer_of(job.contract.outcome(job.entry, each), lists, saving) for each in returned]
 
     def _call(self, job: _Job, function: Callable[..., Any], index: int) -> Any:
         with executing(_numbered(job, index)):
@@ -200,21 +203,27 @@ class Executor:
         if isinstance(error, InterruptProcessingException):
             # The node itself stops its prompt: the server hears of it before it hears of the failure.
             self._bridge.stop_prompt_of(run.invocation)
-            return InvocationFailed(run.invocation, _INTERRUPTED, str(error), (), timing)
+            return InvocationFailed(run.invocation, _INTERRUPTED, words_of(error), (), timing)
         frames = format_frames(error, __file__)
-        message = str(error).encode("utf-8", "replace").decode()
-        log.debug("%s failed: %s: %s", run.invocation, type_name(error), message)
-        return InvocationFailed(run.invocation, type_name(error), message, frames, timing)
+        kind, message = kind_of(error), words_of(error)
+        log.debug("%s failed: %s: %s", run.invocation, kind, message)
+        return InvocationFailed(run.invocation, kind, message, frames, timing)
 
     def _serve_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         with torch.inference_mode():
-            self._loop.run_forever()
+            run_for_ever(self._loop)
 
 
-def trees_refs(value: Any) -> list[Any]:
-    """List the tensors and objects that a value tree mentions."""
-    return [leaf for leaf in trees.walk(value) if isinstance(leaf, trees.TensorRef | trees.ObjectRef)]
+def run_for_ever(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop until it is stopped: tasks of packs that leave the program do not end it."""
+    while True:
+        try:
+            loop.run_forever()
+        except BaseException as exc:  # noqa: BLE001 - custom-node call: whoever waits for the task gets it, too
+            log.warning("a task of a pack raised %s: %s", type(exc).__name__, words_of(exc))
+        else:
+            return
 
 
 def _numbered(job: _Job, index: int) -> Call:

@@ -15,6 +15,7 @@ from comfyserverless.core import values as trees
 from comfyserverless.core.messages import FromWorker, HostAnswer, HostQuestion
 from comfyserverless.host.bridge import CallInfo
 from comfyserverless.host.contract import ClassEntry, HiddenValues, contract_of
+from comfyserverless.host.failing import words_of
 from comfyserverless.host.jsonsafe import json_safe
 from comfyserverless.host.loading.registry import ClassRegistry
 from comfyserverless.host.running.current import Call, Running, executing
@@ -70,9 +71,10 @@ class Questions:
             with self._served(payload):
                 given = trees.encode(answer(payload))
             self._send(HostAnswer(question.id, given))
-        except (Exception, SystemExit) as exc:  # noqa: BLE001 - custom-node call: it always gets an answer
-            log.warning("question %s failed: %s: %s", question.kind, type(exc).__name__, exc)
-            self._send(HostAnswer(question.id, b"", f"{type(exc).__name__}: {exc}"))
+        except BaseException as exc:  # noqa: BLE001 - custom-node call: it always gets an answer
+            told = f"{type(exc).__name__}: {words_of(exc)}"
+            log.warning("question %s failed: %s", question.kind, told)
+            self._send(HostAnswer(question.id, b"", told))
 
     def _served(self, payload: Any) -> Any:
         """Make the tenant that a question is asked for the one whose folders are seen."""
@@ -98,9 +100,9 @@ class Questions:
         given, types = node.get("inputs") or {}, node.get("input_types") or {}
         try:
             outcome = _settled(contract_of(entry.cls).check(entry, given, types))
-        except Exception as exc:
+        except BaseException as exc:
             log.warning("VALIDATE_INPUTS of %s (node %s) failed", entry.name, node["id"], exc_info=True)
-            return [["", str(exc), type(exc).__name__]]
+            return [["", words_of(exc), type(exc).__name__]]
         if outcome is True or outcome is None:
             return []
         return [["", str(outcome) if isinstance(outcome, str) else ""]]
@@ -121,7 +123,7 @@ class Questions:
             info = contract.describe(entry, node.get("inputs") or {})
             hidden = HiddenValues(values, info.hidden)
             return token_tree(_settled(contract.change_token(entry, node.get("inputs") or {}, hidden)))
-        except Exception:
+        except BaseException:
             log.warning("IS_CHANGED of %s (node %s) failed", entry.name, node["id"], exc_info=True)
             return float("nan")
 
@@ -172,6 +174,6 @@ def _description(entry: ClassEntry, node: Any) -> Any:
     """Describe a node as it is now, or say why its class cannot."""
     try:
         return msgspec.to_builtins(contract_of(entry.cls).describe(entry, node.get("inputs") or {}))
-    except Exception as exc:
+    except BaseException as exc:
         log.warning("INPUT_TYPES of %s (node %s) failed", entry.name, node["id"], exc_info=True)
-        return {"error": f"{type(exc).__name__}: {exc}"}
+        return {"error": f"{type(exc).__name__}: {words_of(exc)}"}

@@ -46,7 +46,7 @@ class WebPart:
         has_handlers = bool(self._server.on_prompt_handlers)
         try:
             routes = self._site.open(self._http)
-        except Exception:  # custom-node call: start-up functions of packs run here
+        except BaseException:  # custom-node call: start-up functions of packs run here
             log.exception("the routes of packs cannot be served")
             routes = ()
         return msgspec.structs.replace(

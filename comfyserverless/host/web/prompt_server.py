@@ -131,7 +131,7 @@ class PromptServer:
                     raise TypeError(f"it returned a {type(given).__name__}, not the body")
                 json.dumps(given)
                 json_data = given
-            except Exception:  # custom-node call: the prompt goes on as it was before
+            except BaseException:  # custom-node call: the prompt goes on as it was before
                 log.exception("an on-prompt handler of %s failed", getattr(handler, "__module__", "a pack"))
                 json_data = json.loads(before)
         return json_data

@@ -17,6 +17,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractView
 
 from comfyserverless.core.hosting import RouteInfo
+from comfyserverless.host.running.executor import run_for_ever
 from comfyserverless.host.web.prompt_server import PromptServer
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class PackServer:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._server.loop)
-        self._server.loop.run_forever()
+        run_for_ever(self._server.loop)
 
     def open(self, path: str) -> tuple[RouteInfo, ...]:
         """Begin to serve on a socket at `path` all routes there are; returns them. None: nothing is served.

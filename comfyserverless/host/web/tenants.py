@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 from aiohttp import web
@@ -9,6 +10,7 @@ from aiohttp.typedefs import Handler
 
 from comfyserverless.core.hosting import SERVED_HEADER
 from comfyserverless.host.bridge import CallInfo, bridge
+from comfyserverless.host.failing import words_of
 from comfyserverless.host.running.current import Call, Running, executing
 from comfyserverless.host.running.live import places_of
 
@@ -20,4 +22,17 @@ async def serve_tenant(request: web.Request, handler: Handler) -> web.StreamResp
     info = CallInfo(tenant=str(about.get("tenant", "")))
     places = places_of(about.get("places") or {}, bridge().places)
     with executing(Call(Running(info, places, lambda: False), info)):
+        return await _answered(request, handler)
+
+
+async def _answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Have a handler answer; one that leaves the program, or ends its own task, fails as others do."""
+    try:
         return await handler(request)
+    except Exception:
+        raise
+    except BaseException as exc:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise  # nobody waits for it any more
+        raise RuntimeError(f"{type(exc).__name__}: {words_of(exc)}") from exc

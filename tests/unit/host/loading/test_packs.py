@@ -50,6 +50,8 @@ def load(folder: Path, **plan: object) -> tuple[dict[str, PackReport], ClassRegi
         ("def (", "SyntaxError"),
         ("from . import missing", "ImportError"),
         ("x = 1", "PackError"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("class Foul(BaseException): pass\nraise Foul('no')", "Foul: no"),
     ],
 )
 def test_pack_that_fails_is_named_and_stops_no_other(tmp_path: Path, code: str, told: str) -> None:

@@ -151,6 +151,65 @@ def test_error_shows_the_lines_of_the_pack_only(rig: Rig) -> None:
     assert 'raise KeyError("gone")' in answer.traceback[0]
 
 
+class _Foul(BaseException):
+    """An exception that is no Exception."""
+
+
+class _Mute(RuntimeError):
+    """An exception that has no message."""
+
+    def __str__(self) -> str:
+        raise ValueError("nobody shall know")
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), SystemExit(3), GeneratorExit(), asyncio.CancelledError(), _Foul(), _Mute()]
+)
+@pytest.mark.parametrize("lane", ["pack", "async"])
+def test_whatever_a_node_raises_becomes_an_answer_and_the_next_call_runs(
+    rig: Rig, error: BaseException, lane: Lane
+) -> None:
+    def fail(self: Any) -> None:
+        raise error
+
+    async def fail_late(self: Any) -> None:
+        await asyncio.sleep(0)
+        raise error
+
+    rig.add(fail if lane == "pack" else fail_late)
+    answer = rig.call(lane=lane)
+    assert isinstance(answer, wire.InvocationFailed)
+    assert type(error).__name__ in answer.exception_type
+
+    async def run_late(self: Any) -> tuple[int]:
+        return (1,)
+
+    rig.add(run_late)
+    assert rig.results(lane="async") == [[1]]
+
+
+def test_message_of_an_error_is_cut_where_nobody_reads_on(rig: Rig) -> None:
+    def run(self: Any) -> None:
+        raise ValueError("x" * 1_000_000)
+
+    rig.add(run)
+    answer = rig.call()
+    assert isinstance(answer, wire.InvocationFailed)
+    assert len(answer.message) < 200_000
+    assert "more characters" in answer.message
+
+
+def test_values_of_a_call_that_fails_later_are_given_up(rig: Rig) -> None:
+    def run(self: Any) -> dict[str, Any]:
+        return {"result": (torch.zeros(1000),), "ui": "no dict"}
+
+    rig.add(run)
+    for _ in range(40):  # the arena has room for sixteen
+        answer = rig.call()
+        assert isinstance(answer, wire.InvocationFailed)
+        assert answer.exception_type == "TypeError"
+
+
 def test_cancelled_call_ends_where_it_reports_progress(rig: Rig) -> None:
     def run(self: Any) -> tuple[int]:
         rig.cancelled.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -121,3 +122,27 @@ def test_start_that_fails_costs_the_routes_only(
     server.app.on_startup.append(break_down)
     assert part.on_loaded(Catalog((), {})).routes == ()
     assert "not today" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("error", [SystemExit(2), KeyboardInterrupt(), asyncio.CancelledError()])
+async def test_handler_or_task_that_leaves_the_program_fails_alone(
+    part: WebPart, server: PromptServer, tmp_path: Path, error: BaseException
+) -> None:
+    async def leave() -> None:
+        raise error
+
+    @server.routes.get("/leave")
+    async def leave_here(request: web.Request) -> web.Response:
+        raise error
+
+    @server.routes.get("/leave_beside")
+    async def leave_beside(request: web.Request) -> web.Response:
+        await asyncio.wait([asyncio.ensure_future(leave())])
+        return web.Response(text="still here")
+
+    part.on_loaded(Catalog((), {}))
+    socket = tmp_path / "packs.sock"
+    async with asyncio.timeout(5):
+        assert (await get(socket, "/leave"))[0] == 500
+        assert await get(socket, "/leave_beside") == (200, "still here")
