@@ -145,6 +145,7 @@ class NodeDeclaration:
     python_module: str = "nodes"
     deprecated: bool = False
     experimental: bool = False
+    dev_only: bool = False
     is_changed: ChangeToken | None = None
     check_inputs: InputCheck | None = None
     checked_inputs: frozenset[str] = frozenset()

@@ -42,6 +42,8 @@ def describe_with(declaration: NodeDeclaration, choices: Choices) -> dict[str, A
         info["deprecated"] = True
     if declaration.experimental:
         info["experimental"] = True
+    if declaration.dev_only:
+        info["dev_only"] = True
     return info
 
 

@@ -82,3 +82,8 @@ def test_types_that_follow_inputs_are_told_apart() -> None:
     info = describe(_declaration("StartLoop"), FakeCatalog())
     assert info["output_matchtypes"] == [None, None, None, "item", "value"]
     assert info["input"]["optional"]["initial_iteration_value"][1]["template"]["template_id"] == "value"
+
+
+def test_what_loops_expand_to_is_for_developers_only() -> None:
+    hidden = {name for name in SIGNATURES if describe(_declaration(name), FakeCatalog()).get("dev_only")}
+    assert hidden == {"LoopRun", "LoopIteration", "LoopResult"}

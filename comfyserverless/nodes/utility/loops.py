@@ -232,6 +232,7 @@ NODES = (
     NodeDeclaration(
         name="LoopRun",
         category="logic/loop",
+        dev_only=True,
         description="What End Loop expands to.",
         python_module=_MODULE,
         input_is_list=True,
@@ -244,6 +245,7 @@ NODES = (
     NodeDeclaration(
         name="LoopIteration",
         category="logic/loop",
+        dev_only=True,
         description="What stands for Start Loop in one iteration.",
         python_module=_MODULE,
         input_is_list=True,
@@ -255,6 +257,7 @@ NODES = (
     NodeDeclaration(
         name="LoopResult",
         category="logic/loop",
+        dev_only=True,
         description="Waits for all iterations of a loop.",
         python_module=_MODULE,
         input_is_list=True,
