@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from tests.support.client import Client, RunResult
 from tests.support.graph_prompts import Prompt, node
@@ -233,6 +235,25 @@ async def test_lists_of_calls_are_joined_and_plain_results_collected(client: Cli
 async def test_ui_of_all_calls_is_one_dict(client: Client) -> None:
     run = await client.run({"1": sem("Many", count=3), "2": sem("Uneven", value=["1", 0])})
     assert of(run, "executed")[0]["output"] == {"text": [0, 1, 2], "more": [0, 10, 20]}
+
+
+async def test_built_in_nodes_are_mapped_over_lists_of_packs_and_every_call_saves_its_file(
+    client: Client,
+) -> None:
+    prompt = {
+        "1": sem("Many", count=3),
+        "2": sem("Add", a=["1", 0], b=8),
+        "3": node("EmptyImage", width=["2", 0], height=4, batch_size=1, color=255),
+        "4": node("ImageInvert", image=["3", 0]),
+        "5": node("SaveImage", images=["4", 0], filename_prefix="mapped/picture"),
+    }
+    run = await client.run(prompt)
+    assert run.outcome == "execution_success", run.messages[-3:]
+    pictures = [Image.open(io.BytesIO(await client.image(entry))) for entry in run.images()]
+    assert [picture.size for picture in pictures] == [(8, 4), (9, 4), (10, 4)]
+    assert {picture.getpixel((0, 0)) for picture in pictures} == {(255, 255, 0)}
+    assert len({entry["filename"] for entry in run.images()}) == 3
+    assert (await client.run(prompt)).executed_nodes() == []
 
 
 async def test_empty_list_beside_others_is_an_index_error(client: Client) -> None:
