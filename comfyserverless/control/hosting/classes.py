@@ -66,7 +66,7 @@ class HostedClasses:
         nodes = foreign_nodes(prompt) if isinstance(prompt, dict) else {}
         overrides = await self._declare_hosted(nodes) if nodes else {}
         if isinstance(prompt, dict):
-            overrides |= Twins.of(self._scopes, self._host.catalog).declare(prompt)
+            overrides |= Twins.of(self._scopes, await self._host.loaded()).declare(prompt)
         known = _Known(self._host)
         validation = validate(prompt, known, files, targets, overrides=overrides)
         if not validation.questions:

@@ -14,7 +14,7 @@ from comfyserverless.control.hosting.builtin_info import BuiltinInfo
 from comfyserverless.control.hosting.classes import HostedClasses, foreign_nodes
 from comfyserverless.control.hosting.host import HostDown, PackHost
 from comfyserverless.control.hosting.requests import HostRequests
-from comfyserverless.control.hosting.twins import Twins
+from comfyserverless.control.hosting.twins import Twins, names_foreign
 from comfyserverless.core.config import EngineConfig
 from comfyserverless.core.ids import TenantId
 from comfyserverless.graph.declaration import NodeDeclaration
@@ -62,7 +62,7 @@ class Hosting:
         """Tell whether a prompt has something of packs in it: a class, or a sampler that it names."""
         if not self.host.is_wanted or not isinstance(prompt, dict):
             return False
-        return bool(foreign_nodes(prompt)) or Twins.of(self, self.host.catalog).are_named_in(prompt)
+        return bool(foreign_nodes(prompt)) or names_foreign(prompt)
 
     async def validated(self, prompt: Any, files: FolderPaths, targets: Sequence[str] | None) -> Validation:
         """Validate a prompt; one with built-in nodes only waits for nobody. Raises HostDown."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from comfyserverless.control.hosting.lowering import CallScopes, PackNode
 from comfyserverless.core.hosting import Catalog, NodeInfo, OutputInfo
+from comfyserverless.core.samplers import SAMPLER_NAMES, SCHEDULER_NAMES
 from comfyserverless.core.values import ObjectRef, Output, Value
 from comfyserverless.graph.declaration import InputSpec, NodeDeclaration, OutputSpec
 from comfyserverless.graph.lowering import LoweringContext, NodeResult
@@ -28,6 +29,7 @@ TWINS: Mapping[str, tuple[str, ...]] = {
 """Class -> the inputs that may be objects: what built-in nodes give there are dicts."""
 
 _Added = Mapping[str, tuple[str, ...]]
+_KNOWN: _Added = {"sampler_name": SAMPLER_NAMES, "scheduler": SCHEDULER_NAMES}
 _NOTHING: _Added = {"sampler_name": (), "scheduler": ()}
 
 
@@ -54,16 +56,6 @@ class Twins:
             if declaration is not None and isinstance(node_id, str):
                 found[node_id] = self.twin(declaration)
         return found
-
-    def are_named_in(self, prompt: Mapping[str, Any]) -> bool:
-        """Tell whether a built-in node of a prompt names a sampler or scheduler of a pack."""
-        return any(
-            isinstance(node, Mapping)
-            and node.get("class_type") in TWINS
-            and isinstance(node.get("inputs"), Mapping)
-            and self._is_named(node["inputs"])
-            for node in prompt.values()
-        )
 
     def described(self) -> list[NodeDeclaration]:
         """Return the declarations whose choices packs have added to."""
@@ -95,6 +87,21 @@ class Twins:
     def _with_added(self, spec: InputSpec) -> InputSpec:
         more = self.added.get(spec.name, ())
         return replace(spec, type=(*spec.type, *more)) if more and isinstance(spec.type, tuple) else spec
+
+
+def names_foreign(prompt: Mapping[str, Any]) -> bool:
+    """Tell whether a built-in node of a prompt names a sampler or scheduler that can only be a pack's."""
+    return any(
+        isinstance(node, Mapping)
+        and node.get("class_type") in TWINS
+        and isinstance(node.get("inputs"), Mapping)
+        and any(_is_foreign(node["inputs"].get(name), known) for name, known in _KNOWN.items())
+        for node in prompt.values()
+    )
+
+
+def _is_foreign(given: Any, known: tuple[str, ...]) -> bool:
+    return isinstance(given, str) and given not in known
 
 
 def _info(declaration: NodeDeclaration) -> NodeInfo:

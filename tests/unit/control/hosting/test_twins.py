@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from comfyserverless.control.hosting.builtin_info import BuiltinInfo
-from comfyserverless.control.hosting.twins import TWINS, Twins
+from comfyserverless.control.hosting.twins import TWINS, Twins, names_foreign
 from comfyserverless.core.hosting import Catalog
 from comfyserverless.core.ids import InvocationId
 from comfyserverless.core.values import Output
@@ -84,10 +84,8 @@ def test_sampler_that_a_pack_has_added_is_offered_and_runs_where_the_pack_is() -
     assert set(declared) == {"KSampler", "KSamplerAdvanced", "KSamplerSelect", "BasicScheduler"}
     choices: Any = next(spec.type for spec in declared["KSampler"].inputs if spec.name == "scheduler")
     assert choices[-2:] == ("kl_optimal", "slow")
-    assert twins.are_named_in({"1": {"class_type": "KSampler", "inputs": {"sampler_name": "mine"}}})
-    assert not twins.are_named_in(
-        {"1": {"class_type": "KSampler", "inputs": {"sampler_name": "euler"}}, "2": 3}
-    )
+    assert names_foreign({"1": {"class_type": "KSampler", "inputs": {"sampler_name": "mine"}}})
+    assert not names_foreign({"1": {"class_type": "KSampler", "inputs": {"sampler_name": "euler"}}, "2": 3})
     context: Any = Context()
     asyncio.run(declared["KSampler"].lower(context, {"sampler_name": "mine", "scheduler": "simple"}))
     assert [function for function, _ in context.emitted] == ["pack.call"]
