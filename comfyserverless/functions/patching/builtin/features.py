@@ -54,7 +54,9 @@ def _scale_decoder(
         backbone, low = found
         half = hidden.shape[1] // 2
         first = hidden[:, :half] * factor(hidden, backbone)
-        return torch.cat((first, hidden[:, half:]), dim=1), scale_low_frequencies(skip, 1, low)
+        return torch.cat((first, hidden[:, half:]), dim=1), scale_low_frequencies(
+            skip, 1, low, is_mean_low=True
+        )
 
     builder.patch("output_block_patch", output_block)
 

@@ -153,3 +153,9 @@ def test_tiles_of_queries_see_a_run_of_the_cells_each() -> None:
     quarters = run("hypertile", tile_size=64, swap_size=1, max_depth=0, scale_depth=False)
     assert quarters.shape == PLAIN.shape
     assert not torch.allclose(quarters, PLAIN, rtol=1e-4, atol=1e-5)
+
+
+def test_a_single_cell_is_its_mean_which_counts_as_low_only_where_asked() -> None:
+    cell = torch.full((1, 1, 1, 1), 3.0)
+    assert float(scale_low_frequencies(cell, 1, 0.5, 2.0, is_mean_low=True)) == 1.5
+    assert float(scale_low_frequencies(cell, 1, 0.5, 2.0)) == 6.0
