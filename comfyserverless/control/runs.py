@@ -164,7 +164,7 @@ class Runs:
     async def _begin_read(self, record: RunRecord, files: FolderPaths) -> None:
         """Begin a prompt of the last server once the packs have said what its nodes are."""
         try:
-            validation = await self._hosting.validated(record.prompt, files, record.targets)
+            validation = await self._hosting.validated_at_last(record.prompt, files, record.targets)
         except asyncio.CancelledError:
             self._prompts.park(record)
             raise

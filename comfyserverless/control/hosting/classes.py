@@ -13,6 +13,7 @@ from comfyserverless.control.hosting.declarations import broken_declaration, dec
 from comfyserverless.control.hosting.host import HostDown, PackHost
 from comfyserverless.control.hosting.lowering import CallScopes
 from comfyserverless.control.hosting.twins import Twins
+from comfyserverless.core.errors import PromptError
 from comfyserverless.core.hosting import NodeInfo
 from comfyserverless.core.ids import NodeId
 from comfyserverless.core.values import outputs_in
@@ -56,7 +57,7 @@ class HostedClasses:
         ]
         try:
             answer = await self._host.ask("changed", {"nodes": nodes, "about": self._about}, _CHANGED_WITHIN_S)
-        except (HostDown, ValueError) as exc:
+        except (HostDown, PromptError, ValueError) as exc:
             log.warning("node packs cannot say what has changed: %s", exc)
             return {}
         return {NodeId(node): token for node, token in answer.items()}
@@ -86,6 +87,8 @@ class HostedClasses:
     async def _declare_hosted(self, nodes: Nodes) -> dict[str, NodeDeclaration]:
         catalog = await self._host.loaded()
         if catalog is None:
+            if self._host.is_wanted and nodes:
+                raise HostDown("The node packs are not loaded yet; send this again later")
             return {}
         asked = [
             {"id": node_id, "class_type": node["class_type"], "inputs": given_inputs(node)}

@@ -27,7 +27,7 @@ from comfyserverless.control.views import WorkerView
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
 from comfyserverless.core.config import EngineConfig
-from comfyserverless.core.errors import CapacityError
+from comfyserverless.core.errors import CapacityError, PromptError
 from comfyserverless.core.hosting import Catalog, HostPlan, PackReport
 from comfyserverless.core.ids import InvocationId, WorkerId
 
@@ -151,8 +151,8 @@ class PackHost:
     async def ask(self, kind: str, payload: Any, within_s: float = _ANSWER_WITHIN_S) -> Any:
         """Ask the host; one that ends meanwhile is followed by another one, which is asked once more.
 
-        Raises HostDown if none is there or answers in time, and ValueError with its words if it could not
-        answer.
+        Raises HostDown if none is there or answers in time, ValueError with its words if it could not answer,
+        and PromptError if the payload cannot be sent.
         """
         try:
             return await self._ask(kind, payload, within_s)
@@ -166,10 +166,14 @@ class PackHost:
         worker = self.worker
         if worker is None:
             raise _HostEnded("The process of the node packs is not running")
+        try:
+            data = values.encode(payload)
+        except (TypeError, ValueError, OverflowError) as exc:
+            raise PromptError(f"The node packs cannot be asked about this: {exc}") from exc
         number = next(self._ids)
         asked = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
-            self._send(worker, wire.HostQuestion(number, kind, values.encode(payload)))
+            self._send(worker, wire.HostQuestion(number, kind, data))
             answer = await asyncio.wait_for(asked, within_s)
         except TimeoutError as exc:
             self._note_silence(worker)

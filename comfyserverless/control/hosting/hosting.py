@@ -28,6 +28,7 @@ from comfyserverless.nodes.registry import BUILTIN
 log = logging.getLogger(__name__)
 
 _INFO_WITHIN_S = 30.0
+_PATIENCE = 4
 
 _Instance = tuple[str, str, str]
 
@@ -69,6 +70,15 @@ class Hosting:
         if not self.is_needed(prompt):
             return validate(prompt, BUILTIN, files, targets)
         return await self.classes(files, {"prompt": prompt}).validated(prompt, files, targets)
+
+    async def validated_at_last(
+        self, prompt: Any, files: FolderPaths, targets: Sequence[str] | None
+    ) -> Validation:
+        """Validate a prompt that was accepted before; packs may take long to be there. Raises HostDown."""
+        for _ in range(_PATIENCE):
+            with contextlib.suppress(HostDown):
+                return await self.validated(prompt, files, targets)
+        return await self.validated(prompt, files, targets)
 
     def classes(self, files: FolderPaths, about: Mapping[str, Any]) -> HostedClasses:
         """Return the classes that nodes of one prompt may have."""

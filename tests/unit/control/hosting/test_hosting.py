@@ -11,10 +11,12 @@ import msgspec
 import pytest
 
 from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.hosting.host import HostDown
 from comfyserverless.control.hosting.hosting import Hosting
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
 from comfyserverless.core.config import EngineConfig, Folders
+from comfyserverless.core.errors import PromptError
 from comfyserverless.core.hosting import Catalog, InputInfo, NodeInfo, OutputInfo
 from comfyserverless.core.ids import DEFAULT_TENANT, TenantId, WorkerId
 from comfyserverless.graph.plan import Plan
@@ -139,3 +141,21 @@ def plan_of(nodes: dict[str, str]) -> Plan:
         node: SimpleNamespace(id=node, declaration=SimpleNamespace(name=name)) for node, name in nodes.items()
     }
     return cast("Plan", SimpleNamespace(nodes=made))
+
+
+async def test_prompt_does_not_wait_for_packs_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    never_loaded = world.hosting.host.loaded
+    monkeypatch.setattr(world.hosting.host, "loaded", lambda: never_loaded(0.01))
+    with pytest.raises(HostDown, match="not loaded yet"):
+        await world.hosting.validated(WITH_PACK, world.files, None)
+
+
+async def test_value_that_cannot_be_sent_is_an_error_of_the_prompt(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.load()
+    prompt = {"1": {"class_type": "Show", "inputs": {"value": 1 << 80}}}
+    with pytest.raises(PromptError, match="cannot be asked about this"):
+        await world.hosting.validated(prompt, world.files, None)
