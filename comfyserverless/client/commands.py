@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from comfyserverless.client.connection import Connection, ConnectionFailed, Refused, connect
-from comfyserverless.client.edits import Edit, apply_edit, read_edit
+from comfyserverless.client.edits import Edit, apply_edit, read_edits
 from comfyserverless.client.flags import TOKEN_VARIABLE
 from comfyserverless.client.local import local_server
 from comfyserverless.client.outputs import save_outputs
 from comfyserverless.client.progress import ProgressLine
 from comfyserverless.client.running import Ended, RunFailed, Runner, problem_lines
 from comfyserverless.core.errors import ConfigError
-from comfyserverless.graph.workflows.conversion import ObjectInfo, convert
+from comfyserverless.graph.workflows.conversion import Conversion, ObjectInfo, convert
 from comfyserverless.graph.workflows.document import WorkflowError
 from comfyserverless.graph.workflows.files import WorkflowFile, read_file
 from comfyserverless.graph.workflows.wording import Surroundings
@@ -78,9 +78,12 @@ async def _run(file: WorkflowFile, arguments: argparse.Namespace, url: str) -> i
         object_info = await connection.get("/object_info")
         if not isinstance(object_info, dict):
             raise ConnectionFailed(f"{url} does not answer as ComfyUI does")
-        prompt, workflow = _prompt(file, object_info)
+        converted = _prompt(file, object_info)
+        prompt = converted.prompt
         for text in arguments.set:
-            apply_edit(await _uploaded(read_edit(text, prompt), connection), prompt, object_info)
+            for edit in read_edits(text, prompt, converted.instances):
+                apply_edit(await _uploaded(edit, connection), prompt, object_info)
+        workflow = file.content if file.kind == "ui" else file.workflow
         ended = await _follow(Runner(connection, prompt, workflow), prompt, arguments)
         for line in (*ended.warnings, *(f"{title}: {text}" for title, text in ended.texts)):
             print(line, file=sys.stderr)
@@ -101,29 +104,33 @@ async def _follow(runner: Runner, prompt: dict[str, Any], arguments: argparse.Na
         ) from exc
 
 
-def _prompt(file: WorkflowFile, object_info: ObjectInfo) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Return the prompt, and the saved workflow to put into what it makes.
-
-    Raises WorkflowError for classes that the server does not have.
-    """
+def _prompt(file: WorkflowFile, object_info: ObjectInfo) -> Conversion:
+    """Return the prompt of a file. Raises WorkflowError for classes that the server does not have."""
     if file.kind == "ui":
         now = datetime.now(tz=UTC).astimezone()
-        converted = convert(file.content, object_info, Surroundings(now, random.Random()))
-        prompt, missing = converted.prompt, dict(converted.missing)
+        found = convert(file.content, object_info, Surroundings(now, random.Random()))
     else:
-        prompt, missing = copy.deepcopy(file.content), {}
-        for node_id, node in prompt.items():
-            kind = node.get("class_type") if isinstance(node, dict) else None
-            if not isinstance(kind, str) or not isinstance(node.setdefault("inputs", {}), dict):
-                raise WorkflowError(f"node {node_id} has no class_type, or inputs that are no object")
-            if kind not in object_info:
-                missing.setdefault(kind, []).append(node_id)
-    if missing:
-        listed = "; ".join(f"{kind} (node {', '.join(ids)})" for kind, ids in missing.items())
+        found = Conversion(copy.deepcopy(file.content), _missing(file.content, object_info))
+        for node in found.prompt.values():
+            node.setdefault("inputs", {})
+    if found.missing:
+        listed = "; ".join(f"{kind} (node {', '.join(ids)})" for kind, ids in found.missing.items())
         raise WorkflowError(f"the server does not have these node classes: {listed}")
-    if not prompt:
+    if not found.prompt:
         raise WorkflowError("the workflow has no node that runs")
-    return prompt, file.content if file.kind == "ui" else file.workflow
+    return found
+
+
+def _missing(prompt: dict[str, Any], object_info: ObjectInfo) -> dict[str, list[str]]:
+    """Return class -> node ids for classes that are not declared. Raises WorkflowError for what is no node."""
+    missing: dict[str, list[str]] = {}
+    for node_id, node in prompt.items():
+        kind = node.get("class_type") if isinstance(node, dict) else None
+        if not isinstance(kind, str) or not isinstance(node.get("inputs", {}), dict):
+            raise WorkflowError(f"node {node_id} has no class_type, or inputs that are no object")
+        if kind not in object_info:
+            missing.setdefault(kind, []).append(node_id)
+    return missing
 
 
 async def _uploaded(edit: Edit, connection: Connection) -> Edit:

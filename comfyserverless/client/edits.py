@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from comfyserverless.core.errors import ConfigError
-from comfyserverless.graph.workflows.conversion import ObjectInfo, encode
+from comfyserverless.graph.workflows.conversion import Instance, ObjectInfo, encode
 from comfyserverless.graph.workflows.slots import all_entries
 from comfyserverless.graph.workflows.widgets import DYNAMIC_COMBO, Widget, branches, widget_of
 
@@ -41,24 +41,29 @@ class Edit:
     is_uploaded: bool = False
 
 
-def read_edit(text: str, prompt: Prompt) -> Edit:
+def read_edits(text: str, prompt: Prompt, instances: Mapping[str, Instance] | None = None) -> list[Edit]:
     """Read one `NODE.INPUT=VALUE`; NODE is an id, a title or a class that one node has.
 
-    Raises ConfigError naming the nodes there are.
+    instances: subgraphs, whose widgets stand for inputs of (sometimes several) nodes. Raises ConfigError naming
+    the nodes there are.
     """
+    instances = instances or {}
     place, equals, value = text.partition("=")
     if not equals or "." not in place:
         raise ConfigError(f"--set {text}: not of the form NODE.INPUT=VALUE")
-    names = _names(prompt)
+    names = _names(prompt, instances)
     for node, name in _splits(place.strip()):
         found = names.get(node, [])
         if len(found) > 1:
             raise ConfigError(
                 f"--set {text}: {node!r} names {len(found)} nodes; take an id: {', '.join(found)}"
             )
+        if found and found[0] in instances:
+            return _inner_edits(text, instances[found[0]], name, value)
         if found:
-            return Edit(found[0], name, value)
+            return [Edit(found[0], name, value)]
     shown = [f"{node_id} ({_title(node)})" for node_id, node in prompt.items()]
+    shown += [f"{node_id} ({each.title})" for node_id, each in instances.items()]
     raise ConfigError(f"--set {text}: there is no such node; nodes: {_listed(shown)}")
 
 
@@ -68,6 +73,13 @@ def apply_edit(edit: Edit, prompt: Prompt, object_info: ObjectInfo) -> None:
     node["inputs"][edit.input_name] = encode(_value(edit, node, object_info.get(node["class_type"])))
 
 
+def _inner_edits(text: str, instance: Instance, name: str, value: str) -> list[Edit]:
+    if name not in instance.inputs:
+        known = _listed(list(instance.inputs))
+        raise ConfigError(f"--set {text}: the subgraph {instance.title!r} has no such input; inputs: {known}")
+    return [Edit(node_id, inner, value) for node_id, inner in instance.inputs[name]]
+
+
 def _splits(place: str) -> Iterator[tuple[str, str]]:
     """Yield the ways to read NODE.INPUT: both may hold dots."""
     for index, char in enumerate(place):
@@ -75,14 +87,16 @@ def _splits(place: str) -> Iterator[tuple[str, str]]:
             yield place[:index], place[index + 1 :]
 
 
-def _names(prompt: Prompt) -> dict[str, list[str]]:
+def _names(prompt: Prompt, instances: Mapping[str, Instance]) -> dict[str, list[str]]:
     """Return name -> node ids; an id counts before a title, a title before a class."""
     titles: dict[str, list[str]] = {}
     classes: dict[str, list[str]] = {}
     for node_id, node in prompt.items():
         titles.setdefault(_title(node), []).append(node_id)
         classes.setdefault(str(node["class_type"]), []).append(node_id)
-    return classes | titles | {node_id: [node_id] for node_id in prompt}
+    for node_id, instance in instances.items():
+        titles.setdefault(instance.title, []).append(node_id)
+    return classes | titles | {node_id: [node_id] for node_id in (*prompt, *instances)}
 
 
 def _title(node: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ declare keeps its name and is told as missing; the page would leave its name out
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,11 +46,20 @@ _ORIGIN = {
 
 
 @dataclass(frozen=True, slots=True)
+class Instance:
+    """An instance of a subgraph; inputs: name of one of its widgets -> the (node id, input) it stands for."""
+
+    title: str
+    inputs: Mapping[str, Sequence[tuple[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
 class Conversion:
-    """A prompt, and by class name the ids of nodes whose class is not declared."""
+    """A prompt, by class name the ids of nodes whose class is not declared, and by id what became subgraphs."""
 
     prompt: dict[str, Any]
     missing: Mapping[str, list[str]] = field(default_factory=dict)
+    instances: Mapping[str, Instance] = field(default_factory=dict)
 
 
 def convert(document: Any, object_info: ObjectInfo, surroundings: Surroundings | None = None) -> Conversion:
@@ -90,7 +99,34 @@ class _Converter:
             inputs = entry["inputs"]
             for name in [name for name, value in inputs.items() if _dangles(value, prompt)]:
                 del inputs[name]
-        return Conversion(as_object(prompt), self._missing)
+        instances = {":".join(scope.path): self._instance(scope, prompt) for scope in self._scopes.opened()}
+        return Conversion(as_object(prompt), self._missing, instances)
+
+    def _instance(self, scope: Scope, prompt: Mapping[str, Any]) -> Instance:
+        """Tell which inputs of the prompt the widgets of an instance stand for."""
+        found = {
+            port.name: targets
+            for index, port in enumerate(scope.graph.inputs)
+            if (targets := [each for each in self._targets(scope, index) if each[0] in prompt])
+        }
+        for node_id, name in sorted(scope.shown):
+            is_only = [each for _, each in scope.shown].count(name) == 1
+            full_id = ":".join((*scope.path, node_id))
+            if is_only and name not in found and full_id in prompt:
+                found[name] = [(full_id, name)]
+        title = (scope.host.title if scope.host is not None else None) or scope.graph.name
+        return Instance(title, found)
+
+    def _targets(self, scope: Scope, index: int) -> Iterator[tuple[str, str]]:
+        for node, slot in inner_targets(scope.graph, index):
+            if not self._scopes.is_instance(node):
+                if slot.widget is not None:
+                    yield scope.id_of(node), slot.widget
+                continue
+            inner = self._scopes.inner(scope, node)
+            names = [port.name for port in inner.graph.inputs]
+            if slot.name in names:
+                yield from self._targets(inner, names.index(slot.name))
 
     def _running(self, scope: Scope, node: Node) -> Iterator[tuple[Scope, Node]]:
         """Yield a node, or what is inside it, as far as it runs.

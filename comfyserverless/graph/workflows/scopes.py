@@ -49,6 +49,10 @@ class Scopes:
         #: By path.
         self._inner: dict[tuple[str, ...], Scope] = {}
 
+    def opened(self) -> Iterator[Scope]:
+        """Yield the insides of the instances that were opened so far."""
+        yield from list(self._inner.values())
+
     def is_instance(self, node: Node) -> bool:
         """Tell whether a node stands for a subgraph."""
         return node.type in self._definitions

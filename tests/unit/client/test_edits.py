@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from comfyserverless.client.edits import Edit, apply_edit, read_edit
+from comfyserverless.client.edits import Edit, apply_edit, read_edits
 from comfyserverless.core.errors import ConfigError
+from comfyserverless.graph.workflows.conversion import Instance
 
 INFO = {
     "Sampler": {
@@ -30,6 +31,9 @@ INFO = {
 }
 
 
+INSTANCES = {"5": Instance("My part", {"cfg": [("5:7", "cfg")], "both": [("3", "seed"), ("5:7", "seed")]})}
+
+
 def prompt() -> dict[str, Any]:
     """Build a prompt with two nodes of one class."""
     return {
@@ -42,7 +46,8 @@ def prompt() -> dict[str, Any]:
 def edited(text: str) -> dict[str, Any]:
     """Return the prompt after one edit."""
     changed = prompt()
-    apply_edit(read_edit(text, changed), changed, INFO)
+    for edit in read_edits(text, changed, INSTANCES):
+        apply_edit(edit, changed, INFO)
     return changed
 
 
@@ -50,6 +55,9 @@ def edited(text: str) -> dict[str, Any]:
     ("text", "node_id", "name", "value"),
     [
         ("3.seed=7", "3", "seed", 7),
+        ("5.cfg=4.5", "5:7", "cfg", 4.5),
+        ("My part.both=6", "3", "seed", 6),
+        ("My part.both=6", "5:7", "seed", 6),
         ("5:7.seed=0", "5:7", "seed", 0),
         ("Second.cfg=1.5", "5:7", "cfg", 1.5),
         ("First v1.5.cfg=2", "3", "cfg", 2),
@@ -75,7 +83,8 @@ def test_value_gets_the_declared_type(text: str, node_id: str, name: str, value:
         ("seed=7", "not of the form NODE.INPUT=VALUE"),
         ("3.seed", "not of the form NODE.INPUT=VALUE"),
         ("Sampler.seed=7", "names 2 nodes; take an id: 3, 5:7"),
-        ("Third.seed=7", r"no such node; nodes: 3 \(First v1.5\), 5:7 \(Second\), 9 \(Save\)"),
+        ("Third.seed=7", r"no such node; nodes: 3 \(First v1.5\), 5:7 \(Second\), 9 \(Save\), 5 \(My part\)"),
+        ("5.sampler=x", "the subgraph 'My part' has no such input; inputs: cfg, both"),
         ("3.sead=7", "no such input; inputs: model, seed, cfg"),
         ("3.seed=7.5", "not a whole number"),
         ("3.seed=101", "not between 0 and 100"),

@@ -174,3 +174,13 @@ def damage(document: Any, data: st.DataObject) -> None:
             st.sampled_from([None, 0, -1, 3, "x", "-10", 1.5, True, [], {}, [1], {"id": 1}])
         )
         return
+
+
+def test_widgets_of_subgraphs_are_named_with_what_they_stand_for() -> None:
+    classes = load_data("page_rules.json.gz")["object_info"]
+    fanned = convert(RULES["sub fan"]["workflow"], classes).instances["5"]
+    assert fanned.inputs == {"t": [("5:11", "t"), ("5:12", "t")]}
+    shown = convert(RULES["sub proxy unlinked widget"]["workflow"], classes).instances["5"]
+    assert shown.inputs == {"t": [("5:11", "t")], "n": [("5:11", "n")], "c": [("5:11", "c")]}
+    nested = convert(RULES["nest plain"]["workflow"], classes).instances
+    assert nested["7"].inputs == {"title": [("7:21:11", "t")]}
