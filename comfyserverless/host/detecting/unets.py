@@ -1,6 +1,6 @@
-"""Describe networks, above all latent-diffusion U-Nets, by the names and shapes of its tensors (`comfy.model_detection`).
+"""Describe networks, above all latent-diffusion U-Nets, by the names and shapes of their tensors.
 
-Only shapes are looked at, so what is read from a file's header will do.
+Packs know it as `comfy.model_detection`. Only shapes are looked at: what is read from a header will do.
 """
 
 from __future__ import annotations
