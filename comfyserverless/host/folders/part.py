@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
+from importlib import import_module
 
 import msgspec
 
@@ -15,14 +15,13 @@ from comfyserverless.host.settings import settings
 
 
 def attach(parts: Parts) -> None:
-    """Add what has changed to the catalog."""
+    """Make the table while the server's own folders are seen, and add what has changed to the catalog."""
+    import_module("folder_paths")
     parts.loaded.append(with_folders)
 
 
 def with_folders(catalog: Catalog) -> Catalog:
     """Return the catalog with the folders that are not as the control process said."""
-    if "folder_paths" not in sys.modules:
-        return catalog
     return msgspec.structs.replace(catalog, folders=changed_folders(settings().folders))
 
 

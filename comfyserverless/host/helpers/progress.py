@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from PIL import Image
@@ -44,7 +46,8 @@ def encode_preview(preview: Preview) -> bytes:
 class ProgressBar:
     """The progress of a node, of `total` steps. node_id: another one than the node that runs.
 
-    Its hook is the one that `comfy.utils` has when it is made.
+    Its hook is the one that `comfy.utils` has when it is made. Threads of a node may move it, too: it belongs
+    to the call that has made it.
     """
 
     def __init__(self, total: float, node_id: str | None = None) -> None:
@@ -52,6 +55,7 @@ class ProgressBar:
         self.current: float = 0
         self.node_id = node_id
         owner = sys.modules.get(_OWNER)
+        self._made_in = copy_context()
         self.hook: Hook | None = report if owner is None else vars(owner).get("PROGRESS_BAR_HOOK")
 
     def update_absolute(self, value: float, total: float | None = None, preview: Preview | None = None) -> None:
@@ -64,10 +68,12 @@ class ProgressBar:
         self.current = min(value, self.total)
         if self.hook is None:
             return
-        if self.node_id is None:
-            self.hook(self.current, self.total, preview)
+        named = {} if self.node_id is None else {"node_id": self.node_id}
+        tell = partial(self.hook, self.current, self.total, preview, **named)
+        if bridge().call.invocation:
+            tell()
         else:
-            self.hook(self.current, self.total, preview, node_id=self.node_id)
+            self._made_in.copy().run(tell)
 
     def update(self, value: float) -> None:
         """Go on by so many steps."""

@@ -73,6 +73,40 @@ def test_hook_of_a_pack_gets_what_bars_made_later_tell(bridge: RememberingBridge
     assert utils.PROGRESS_BAR_HOOK is hook
 
 
+def test_threads_of_a_node_move_the_bar_of_its_call(tmp_path: Path) -> None:
+    import threading
+
+    from comfyserverless.host.bridge import CallInfo, Places, bridge, install
+    from comfyserverless.host.helpers.progress import ProgressBar
+    from comfyserverless.host.running.current import Call, Running, current, executing
+
+    told: list[str] = []
+
+    class Live(RememberingBridge):
+        @property
+        def call(self) -> CallInfo:
+            call = current()
+            return CallInfo() if call is None else call.info
+
+        def progress(self, *about: Any) -> None:
+            told.append(self.call.node_id)
+
+    places = Places(tmp_path, tmp_path, tmp_path, tmp_path, tmp_path)
+    before = install(Live(places))
+    try:
+        info = CallInfo(invocation="i", node_id="7")
+        with executing(Call(Running(info, places, lambda: False), info)):
+            bar = ProgressBar(2)
+            thread = threading.Thread(target=bar.update, args=(1,))
+            thread.start()
+            thread.join()
+        assert not bridge().call.invocation
+        bar.update(1)
+    finally:
+        install(before)
+    assert told == ["7", "7"]
+
+
 def test_callback_of_samplers_shows_latents_as_the_prompt_wants(bridge: RememberingBridge) -> None:
     import torch
 
