@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -286,3 +286,34 @@ async def test_undeclared_link_to_nowhere_is_an_error_of_its_node(bench_of: Benc
 async def test_only_the_chosen_outputs_run(bench_of: Benches) -> None:
     ran = await bench_of().run({"1": node("Show", value=1), "2": node("Show", value=2)}, ["2"])
     assert ran.started == ["2"]
+
+
+async def test_independent_work_begins_at_once_and_nodes_of_packs_and_outputs_in_their_turn(
+    bench_of: Benches,
+) -> None:
+    asked: list[Any] = []
+
+    async def lower_calls(context: LoweringContext, calls: Sequence[Mapping[str, Value]]) -> list[NodeResult]:
+        asked.append(calls)
+        return [NodeResult((call["value"],)) for call in calls]
+
+    packed = node_of("Packed", lambda value: value, "value", lower_calls=lower_calls)
+    bench = bench_of(EMPTY, INVERT, packed, holds=frozenset({"image.empty"}))
+    prompt = {
+        "1": node("Empty", width=8),
+        "2": node("Empty", width=16),
+        "3": node("Packed", value=link("1")),
+        "4": node("Invert", image=link("3")),
+        "5": node("Show", value=link("4")),
+        "6": node("Show", value=link("2")),
+    }
+    ran, task = bench.start(prompt)
+    await settle()
+    assert sorted(call.invocation[-3:] for call in bench.waiting) == ["1/0", "2/0"]
+    assert (asked, len(ran.started)) == ([], 1)
+    while bench.waiting:
+        bench.answer(bench.waiting.pop())
+        await settle()
+    await asyncio.wait_for(task, 5)
+    assert len(asked) == 1
+    assert ran.record.status is RunStatus.SUCCESS
