@@ -131,7 +131,9 @@ def _graph(raw: Mapping[str, Any]) -> Graph:
         slots = None if fields is None else (_index(fields[2]), _index(fields[4]))
         if fields is not None and slots is not None and slots[0] is not None and slots[1] is not None:
             links[str(fields[0])] = Link(str(fields[0]), str(fields[1]), slots[0], str(fields[3]), slots[1])
-    by_target = {(link.target, link.target_slot): link for link in links.values()}
+    by_target: dict[tuple[str, int], Link] = {}
+    for link in links.values():  # where two links end in one place, the first counts
+        by_target.setdefault((link.target, link.target_slot), link)
     nodes = {node.id: replace(node, inputs=_repaired(node, links, by_target)) for node in nodes.values()}
     name = raw.get("name")
     return Graph(

@@ -19,7 +19,8 @@ from comfyserverless.graph.workflows.widgets import (
 def slots_of(node: Node, info: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[Slot, ...]:
     """Return the inputs of a node of a known class in the page's order.
 
-    Plain sockets come first, then those that dynamic combos add, widgets, and what only the file has.
+    Plain sockets come first, then those that dynamic combos add, widgets, and sockets that only the file has;
+    inputs of widgets that the class does not have are gone.
     values: its widget values by name, which say what the branches of dynamic combos add.
     """
     saved = {slot.name: slot for slot in node.inputs}
@@ -30,7 +31,7 @@ def slots_of(node: Node, info: Mapping[str, Any], values: Mapping[str, Any]) -> 
         groups[2 if is_widget else int(is_branch)].append(slot)
     ordered = [slot for group in groups for slot in group]
     known = {slot.name for slot in ordered}
-    return (*ordered, *(slot for slot in node.inputs if slot.name not in known))
+    return (*ordered, *(slot for slot in node.inputs if slot.name not in known and slot.widget is None))
 
 
 def all_entries(

@@ -36,7 +36,7 @@ async def test_files_have_the_type_that_browsers_need(client: Client, path: str,
     [
         "/nope",
         "/nope.js",
-        "/templates/index.json",
+        "/templates/no_such_template.json",
         "/docs/KSampler/en.md",
         "/extensions/nope/a.js",
         "/assets",

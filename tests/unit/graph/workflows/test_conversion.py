@@ -184,3 +184,33 @@ def test_widgets_of_subgraphs_are_named_with_what_they_stand_for() -> None:
     assert shown.inputs == {"t": [("5:11", "t")], "n": [("5:11", "n")], "c": [("5:11", "c")]}
     nested = convert(RULES["nest plain"]["workflow"], classes).instances
     assert nested["7"].inputs == {"title": [("7:21:11", "t")]}
+
+
+def test_first_of_two_links_to_one_output_of_a_subgraph_counts() -> None:
+    sources = [node(11, "Source", outputs=[{"name": "IMAGE", "type": "IMAGE"}])]
+    sources.append(node(12, "Source", outputs=[{"name": "IMAGE", "type": "IMAGE"}]))
+    ends = [(1, 12, 0, -20, 0), (2, 11, 0, -20, 0)]
+    keys = ("id", "origin_id", "origin_slot", "target_id", "target_slot")
+    links = [dict(zip(keys, end, strict=True)) for end in ends]
+    inner = {"id": "part", "nodes": sources, "links": links, "outputs": [{"name": "IMAGE", "type": "IMAGE"}]}
+    saved = workflow(
+        node(1, "part", outputs=[{"name": "IMAGE", "type": "IMAGE"}]),
+        node(2, "Target", [], inputs=[{"name": "image", "type": "IMAGE", "link": 1}]),
+        links=([1, 1, 0, 2, 0, "IMAGE"],),
+        definitions={"subgraphs": [inner]},
+    )
+    found = convert(saved, info(Source={}, Target={"image": ["IMAGE", {}]}))
+    assert found.prompt["2"]["inputs"] == {"image": ["1:12", 0]}
+
+
+def test_inputs_of_widgets_that_a_class_no_longer_has_are_gone_and_its_sockets_kept() -> None:
+    inputs = [
+        {"name": "gone", "type": "INT", "link": 1, "widget": {"name": "gone"}},
+        {"name": "extra", "type": "INT", "link": 2},
+    ]
+    saved = workflow(
+        node(1, "Source", outputs=[{"name": "INT", "type": "INT"}]),
+        node(2, "Target", [], inputs=inputs),
+        links=([1, 1, 0, 2, 0, "INT"], [2, 1, 0, 2, 1, "INT"]),
+    )
+    assert convert(saved, info(Source={}, Target={})).prompt["2"]["inputs"] == {"extra": ["1", 0]}
