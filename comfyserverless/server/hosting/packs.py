@@ -29,6 +29,9 @@ _log = logging.getLogger(__name__)
 PAGE_WITHIN_S = 45.0
 """How long the page waits for packs that are being loaded: it gives up itself after 60 s."""
 
+AGAIN_WITHIN_S = 10.0
+"""How long it waits for a node host that is started again: what the one before had will do, too."""
+
 PROMPT_WITHIN_S = 10.0
 """How long on-prompt handlers of packs may take together."""
 
@@ -54,7 +57,11 @@ class Packs:
 
     async def catalog(self) -> Catalog:
         """Return what the packs bring; waits for some time while they are being loaded."""
-        return await self._hosting.host.loaded(PAGE_WITHIN_S) or _NO_PACKS
+        known = self._hosting.host.catalog
+        return await self._hosting.host.loaded(self._patience_s()) or known or _NO_PACKS
+
+    def _patience_s(self) -> float:
+        return PAGE_WITHIN_S if self._hosting.host.catalog is None else AGAIN_WITHIN_S
 
     async def web_folders(self) -> Mapping[str, Path]:
         """Return the folders of page extensions: /extensions name -> folder."""
@@ -65,10 +72,11 @@ class Packs:
     ) -> Mapping[str, Mapping[str, Any]]:
         """Return the entries of the packs' node classes, or of one; the page would not survive a broken one."""
         try:
-            found = await asyncio.wait_for(self._hosting.object_info(files, class_type), PAGE_WITHIN_S)
+            found = await asyncio.wait_for(self._hosting.object_info(files, class_type), self._patience_s())
         except TimeoutError:
-            _log.warning("node packs are still being loaded: their nodes are not shown")
-            return {}
+            _log.warning("node packs are still being loaded: their nodes are not shown as they are now")
+            known = self._hosting.host.catalog or _NO_PACKS
+            found = {name: each.info for name, each in known.classes.items() if class_type in (None, name)}
         return {name: info for name, info in found.items() if _is_whole(name, info)}
 
     async def edited(self, body: dict[str, Any], tenant: TenantId, files: FolderPaths) -> dict[str, Any]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from aiohttp.test_utils import TestClient
 
 from comfyserverless.control.hosting.host import HostDown
-from comfyserverless.core.hosting import Catalog
+from comfyserverless.core.hosting import Catalog, NodeInfo
+from comfyserverless.server.hosting import packs
 from tests.support.fake_engine import FakeEngine
 
 Client = TestClient[Any, Any]
@@ -122,3 +125,26 @@ async def test_handlers_that_cannot_answer_change_nothing(
 async def test_nobody_is_asked_without_handlers(client: Client, engine: FakeEngine) -> None:
     engine.hosting.host.catalog = Catalog((), {})
     assert (await client.post("/prompt", json={"prompt": {"1": {}}})).status == 200
+
+
+async def test_page_does_not_wait_for_a_host_that_does_not_come_back(
+    client: Client, engine: FakeEngine, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*about: Any) -> Any:
+        await asyncio.sleep(60)
+
+    async def not_yet(within_s: float) -> None:
+        asked.append(within_s)
+
+    asked: list[float] = []
+    info = {"name": "Mine", "python_module": "custom_nodes.p"}
+    known = engine.hosting.catalog
+    assert known is not None
+    classes = {"Mine": NodeInfo("Mine", (), (), {}, info)}
+    engine.hosting.catalog = msgspec.structs.replace(known, classes=classes)
+    monkeypatch.setattr(packs, "AGAIN_WITHIN_S", 0.01)
+    monkeypatch.setattr(type(engine.hosting), "object_info", never)
+    monkeypatch.setattr(type(engine.hosting), "loaded", lambda self, within_s: not_yet(within_s))
+    assert (await (await client.get("/object_info")).json())["Mine"] == info
+    assert any("Pack" in url for url in await (await client.get("/extensions")).json())
+    assert asked == [0.01]
