@@ -155,6 +155,15 @@ async def test_functions_of_a_pack_travel_with_the_model_and_are_called(packs: R
     assert not torch.allclose(a, plain, atol=1e-2)
 
 
+async def test_functions_that_evaluate_the_model_again_do_so_wherever_the_walk_is_driven(
+    packs: RunningServer,
+) -> None:
+    graph = base(plain=ksampler(), a=sampled("ModelsPerturbed"), b=sampled("ModelsPerturbedStepwise"))
+    plain, a, b = await latents(packs, graph, "plain", "a", "b")
+    torch.testing.assert_close(b, a, rtol=1e-5, atol=1e-4)
+    assert not torch.allclose(a, plain, atol=1e-3)
+
+
 async def test_replaced_attention_and_noise_process_change_what_is_sampled(packs: RunningServer) -> None:
     graph = base(
         plain=ksampler(), silent=sampled("ModelsZeroedAttention"), process=sampled("ModelsRescheduled")

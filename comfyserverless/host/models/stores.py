@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from comfyserverless.host.models.extension import Store, copy_nested_dicts
+from comfyserverless.host.models.missing import refuse
 
 
 class Stores:
@@ -17,6 +18,12 @@ class Stores:
         self.attachments: dict[str, Any] = {}
         self.injections: dict[str, list[Any]] = {}
         self.additional_models: dict[str, list[Any]] = {}
+        self.backup: dict[str, Any] = {}
+        self.object_patches_backup: dict[str, Any] = {}
+        self.hook_patches: dict[Any, Any] = {}
+        self.forced_hooks: Any = None
+        self.current_hooks: Any = None
+        self.is_injected = self.skip_injection = False
 
     def copy_stores(self, other: Stores) -> None:
         """Take over what another model has; attachments that know how (`on_model_patcher_clone`) are copied."""
@@ -94,6 +101,20 @@ class Stores:
     def remove_injections(self, key: str) -> None:
         """Forget the injections of a key."""
         self.injections.pop(key, None)
+
+    def add_hook_patches(self, hook: Any, patches: Any, *strengths: float) -> None:
+        """Refuse: weights do not change while sampling."""
+        refuse("ModelPatcher.add_hook_patches", "weights that change while sampling")
+
+    def register_all_hook_patches(self, *args: Any, **kwargs: Any) -> None:
+        """Do nothing: there are no hooks."""
+
+    def apply_hooks(self, hooks: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return no options: there are no hooks."""
+        return {}
+
+    def clean_hooks(self) -> None:
+        """Do nothing: there are no hooks."""
 
     def inject_model(self) -> None:
         """Do nothing: the network is on the workers."""

@@ -45,7 +45,19 @@ def default_noise_sampler(x: Tensor, seed: int | None = None) -> Callable[[Any, 
     if seed is not None:
         offset = 1 if x.device.type == "cpu" else 0
         generator = torch.Generator(x.device).manual_seed(seed + offset)
-    return lambda sigma, sigma_next: torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=generator)
+    return PlainNoise(x, generator)
+
+
+class PlainNoise:
+    """Normal noise of a latent's shape for every step."""
+
+    def __init__(self, x: Tensor, generator: torch.Generator | None) -> None:
+        self._like, self._generator = x, generator
+
+    def __call__(self, sigma: Any, sigma_next: Any) -> Tensor:
+        """Draw."""
+        x = self._like
+        return torch.randn(x.shape, dtype=x.dtype, device=x.device, generator=self._generator)
 
 
 class BatchedBrownianTree:

@@ -14,13 +14,15 @@ import torch
 from torch import Tensor
 
 from comfyserverless.host.bridge import bridge
+from comfyserverless.host.models.missing import refuse
 from comfyserverless.host.models.options import copy_options, set_model_options_post_cfg_function
+from comfyserverless.host.sampling.kdiffusion import BrownianTreeNoiseSampler, PlainNoise
 from comfyserverless.sampling.samplers.base import Sampler, UncondSampler
 from comfyserverless.sampling.samplers.registry import find_sampler
 from comfyserverless.sampling.sigmas import walking
 
 SampleFunction = Callable[..., Tensor]
-_NOT_OPTIONS = ("noise_sampler",)
+_NOISE = "noise_sampler"
 
 
 class EngineFunction:
@@ -47,10 +49,11 @@ class EngineFunction:
         """Return the latent at the last level.
 
         callback: gets {x, i, sigma, sigma_hat, denoised} once for each step; options: of the sampler, as eta.
+        Raises NotSupportedError for a source of noise that a pack has written.
         """
-        given = {
-            name: value for name, value in options.items() if name not in _NOT_OPTIONS and value is not None
-        }
+        given = {name: value for name, value in options.items() if name != _NOISE and value is not None}
+        if not isinstance(options.get(_NOISE), BrownianTreeNoiseSampler | PlainNoise | None):
+            refuse(f"{self.__name__} with a {_NOISE} of its own", "each sampler draws its noise from the seed")
         with torch.inference_mode(), walking(self.engine_name):
             return _Walk(find_sampler(self.engine_name), model, dict(extra_args or {}), callback).run(
                 x, sigmas, given

@@ -106,6 +106,36 @@ class Silence:
         return torch.zeros_like(q)
 
 
+class Perturbed(Plain):
+    """Guide away from what the model says without self-attention in its middle, as PAG does."""
+
+    def patched(self, model: Any) -> Any:
+        import comfy.model_patcher
+
+        def guide(args: dict[str, Any]) -> Any:
+            options = dict(args["model_options"])
+            options = comfy.model_patcher.set_model_options_patch_replace(
+                options, Silence(), "attn1", "middle", 0
+            )
+            (weak,) = comfy.samplers.calc_cond_batch(
+                args["model"], [args["cond"]], args["input"], args["sigma"], options
+            )
+            return args["denoised"] + (args["cond_denoised"] - weak) * 2.0
+
+        changed = model.clone()
+        changed.set_model_sampler_post_cfg_function(guide)
+        return changed
+
+
+class PerturbedStepwise(Perturbed):
+    """The same, where every step is driven in the pack's process."""
+
+    RETURN_TYPES = ("LATENT", "INT")
+
+    def run(self, model: Any, **given: Any) -> Any:
+        return Stepwise().run(self.patched(model), **given)
+
+
 class PatchOnly(HalvedGuidance):
     """Give the patched model out, to be sampled by other nodes."""
 
@@ -161,6 +191,8 @@ NODE_CLASS_MAPPINGS = {
     "ModelsHalvedGuidance": HalvedGuidance,
     "ModelsZeroedAttention": ZeroedAttention,
     "ModelsPatchOnly": PatchOnly,
+    "ModelsPerturbed": Perturbed,
+    "ModelsPerturbedStepwise": PerturbedStepwise,
     "ModelsUnpicklable": Unpicklable,
     "ModelsRescheduled": Rescheduled,
 }

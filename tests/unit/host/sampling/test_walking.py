@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from comfyserverless.host.models.missing import NotSupportedError
 from comfyserverless.host.sampling import kdiffusion
 from comfyserverless.host.sampling.guidance import cfg_function
 from comfyserverless.host.sampling.walking import engine_function
@@ -70,6 +71,15 @@ def test_options_that_are_levels_are_found_by_their_share_of_the_way() -> None:
     model.model_sampling = Process()  # type: ignore[attr-defined]
     walked = engine_function("sa_solver")(model, X, SIGMAS, {"seed": 1}, shares={"start_sigma": 0.2})
     assert torch.isfinite(walked).all()
+
+
+def test_noise_of_a_packs_own_is_refused_and_known_ones_are_those_of_the_seed() -> None:
+    given = kdiffusion.default_noise_sampler(X, seed=3)
+    assert given(8.0, 4.0).shape == X.shape
+    walked = engine_function("euler_ancestral")(Model(), X, SIGMAS, {"seed": 3}, noise_sampler=given)
+    assert torch.equal(walked, engine_function("euler_ancestral")(Model(), X, SIGMAS, {"seed": 3}))
+    with pytest.raises(NotSupportedError, match="sample_euler_ancestral with a noise_sampler"):
+        engine_function("euler_ancestral")(Model(), X, SIGMAS, noise_sampler=lambda sigma, following: X)
 
 
 def test_single_level_walks_nowhere() -> None:
