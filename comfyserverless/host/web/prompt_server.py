@@ -7,11 +7,12 @@ Nothing of it is served before the packs are loaded (see `serving`), and nothing
 from __future__ import annotations
 
 import asyncio
+import importlib.resources
 import json
 import logging
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
@@ -52,6 +53,14 @@ class PromptServer:
     add_routes = unsupported("server.PromptServer.add_routes")
     start = unsupported("server.PromptServer.start")
     setup = unsupported("server.PromptServer.setup")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"comfyserverless has no server.PromptServer.instance.{name}", name=name)
+
+    @cached_property
+    def web_root(self) -> str:
+        """The folder of the page's files."""
+        return str(importlib.resources.files("comfyui_frontend_package") / "static")
 
     @cached_property
     def loop(self) -> asyncio.AbstractEventLoop:

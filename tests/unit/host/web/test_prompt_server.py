@@ -105,3 +105,10 @@ def test_prompt_handlers_edit_one_after_the_other_and_failures_are_passed_over(
     assert body == {"prompt": {"1": {"inputs": {"x": 1}}}, "last": True}
     assert caplog.text.count("an on-prompt handler of") == 2
     json.dumps(body)
+
+
+def test_what_the_server_has_not_is_told_by_name(server: PromptServer) -> None:
+    with pytest.raises(AttributeError, match=r"comfyserverless has no server\.PromptServer\.instance\.nothing"):
+        _ = server.nothing
+    assert getattr(server, "asset_manager", None) is None
+    assert (Path(server.web_root) / "index.html").is_file()
