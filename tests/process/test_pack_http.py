@@ -166,6 +166,7 @@ async def test_node_expands_with_ids_of_the_call(client: Client) -> None:
 
 
 async def test_handler_sees_the_queue_and_stops_what_runs(client: Client) -> None:
+    await client.run({"6": {"class_type": "WebNodesTell", "inputs": {"text": "before", "to_client": True}}})
     prompt_id = await client.submit({"1": {"class_type": "WebNodesWait", "inputs": {}}})
     async for message in client.socket:
         if message.type is aiohttp.WSMsgType.TEXT and json.loads(message.data)["type"] == "progress":

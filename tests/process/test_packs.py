@@ -111,13 +111,13 @@ async def test_packs_that_fail_at_import_stop_no_other(packs: RunningServer) -> 
 
 
 async def test_instance_of_a_node_lives_as_long_as_its_id_is_in_the_graph(packs: RunningServer) -> None:
-    graph = {"1": add(1, 2), "9": show(["1", 0], ["1", 1])}
+    graph = {"41": add(1, 2), "9": show(["41", 0], ["41", 1])}
     async with Client(packs.url) as client:
         assert shown(await client.run(graph)) == ["3", "1"]
-        graph["1"] = add(2, 2)
+        graph["41"] = add(2, 2)
         assert shown(await client.run(graph)) == ["4", "2"]
         await client.run({"2": add(0, 0), "9": show(["2", 0])})
-        graph["1"] = add(3, 2)
+        graph["41"] = add(3, 2)
         assert shown(await client.run(graph)) == ["5", "1"]
 
 

@@ -242,3 +242,19 @@ def test_packs_see_the_flags_that_comfyui_has_and_no_other(tmp_path: Path) -> No
     assert seen["disable_metadata"] is False
     assert "output_directory" not in seen
     assert "u:p" not in str(seen)
+
+
+@pytest.mark.parametrize(
+    ("flags", "loads", "names"),
+    [
+        ((), True, None),
+        (("--whitelist-custom-nodes", "a"), True, None),
+        (("--disable-all-custom-nodes",), False, ()),
+        (("--disable-all-custom-nodes", "--whitelist-custom-nodes", "a", "b"), True, ("a", "b")),
+    ],
+)
+def test_packs_are_loaded_as_comfyui_would(
+    flags: tuple[str, ...], loads: bool, names: tuple[str, ...] | None
+) -> None:
+    engine = config(*flags).engine
+    assert (engine.loads_packs, engine.pack_whitelist) == (loads, names)

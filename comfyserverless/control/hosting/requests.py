@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 from comfyserverless.control.context import NodeContext
 from comfyserverless.control.hosting.host import PackHost
@@ -34,7 +35,10 @@ Answer = Callable[[LoweringContext | None, Any], Any]
 
 
 class _Scope:
-    """One call that runs: its node's context, and what it has asked for."""
+    """One call that runs: its node's context, and what it has asked for.
+
+    After its node was lowered the context may be gone: then nobody can ask any more.
+    """
 
     def __init__(self, context: NodeContext) -> None:
         self.context = context
@@ -49,9 +53,13 @@ class HostRequests:
     def __init__(self, host: PackHost, find_internal: Callable[[str], NodeDeclaration | None]) -> None:
         self._host = host
         self._find_internal = find_internal
+        #: by request, scopes of calls that run again, until the answer is read.
+        self._again: dict[int, _Scope] = {}
         #: all and only calls that wait for their answers.
         self._scopes: dict[InvocationId, _Scope] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        #: calls that were answered: what they made may be lost and made again, while their run goes on.
+        self._contexts: WeakValueDictionary[InvocationId, NodeContext] = WeakValueDictionary()
         self._numbers = itertools.count()
         self._answers: dict[str, Answer] = {}
         host.serve_requests(self._take)
@@ -76,6 +84,7 @@ class HostRequests:
             yield
         finally:
             del self._scopes[invocation]
+            self._contexts[invocation] = context
             for task in scope.tasks:
                 task.cancel()
             for child in scope.children.values():
@@ -88,6 +97,9 @@ class HostRequests:
 
     def _take(self, request: wire.HostRequest) -> None:
         scope = self._scopes.get(request.invocation)
+        if scope is None and (context := self._contexts.get(request.invocation)) is not None:
+            scope = _Scope(context)  # for this request only: nobody waits for the call itself
+            self._again[request.id] = scope
         task = asyncio.get_running_loop().create_task(self._serve(request, scope))
         tasks = self._tasks if scope is None else scope.tasks
         tasks.add(task)
@@ -107,11 +119,15 @@ class HostRequests:
             self._host.reply(request.id, answer)
         except asyncio.CancelledError:
             self._host.reply(request.id, None, _INTERRUPTED, "the prompt was stopped")
+            self._release(scope, request.id)
             raise
         except WorkerError as exc:
             self._host.reply(request.id, None, exc.exception_type, str(exc))
         except Exception as exc:  # noqa: BLE001 - border of a node's request: the node gets the error
             self._host.reply(request.id, None, type(exc).__name__, str(exc) or type(exc).__name__)
+        else:
+            return
+        self._release(scope, request.id)
 
     async def _run_node(self, scope: _Scope | None, request: int, payload: Mapping[str, Any]) -> list[Value]:
         name, inputs = str(payload["class_type"]), dict(payload["inputs"])
@@ -149,8 +165,12 @@ class HostRequests:
 
     def _on_read(self, payload: Any, invocation: InvocationId | None) -> None:
         """Hold results no longer than it takes to copy them: a node may ask for many."""
-        scope = self._scopes.get(invocation) if invocation else None
-        child = scope.children.pop(payload["request"], None) if scope is not None else None
+        request = int(payload["request"])
+        self._release(self._again.get(request) or self._scopes.get(invocation or InvocationId("")), request)
+
+    def _release(self, scope: _Scope | None, request: int) -> None:
+        self._again.pop(request, None)
+        child = scope.children.pop(request, None) if scope is not None else None
         if child is not None:
             child.release()
 

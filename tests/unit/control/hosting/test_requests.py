@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from pathlib import Path
 from typing import Any, cast
 
@@ -183,3 +184,28 @@ async def test_progress_texts_and_changes_go_to_the_node_that_runs(desk: Desk) -
     desk.tell("progress", {"value": 2.0, "maximum": 4.0, "node_id": "5", "preview": None})
     assert desk.listener.seen == [(1.0, 4.0, b"p", None), ("hello", "7")]
     assert context.hidden.extra_pnginfo == {"workflow": 2, "more": 3}
+
+
+async def test_call_that_is_made_again_may_ask_as_long_as_its_node_is_there(desk: Desk) -> None:
+    context = desk.context()
+    with desk.requests.opened(CALL, context):
+        pass
+    await desk.ask("run_node", INVERT, 7)
+    await desk.finish(images=tensor("made", 1))
+    assert values.decode(desk.replies[0].payload) == [tensor("made", 1)]
+    desk.tell("read", {"request": 7})
+    assert desk.freed() == ["made"]
+    del context
+    gc.collect()
+    await desk.ask("run_node", INVERT, 8)
+    assert "only by a node that runs" in desk.replies[1].error
+
+
+async def test_request_that_failed_holds_nothing(desk: Desk) -> None:
+    with desk.requests.opened(CALL, desk.context()):
+        await desk.ask("run_node", INVERT, 3)
+        run = next(each for each in desk.sent if isinstance(each, wire.RunInvocation))
+        failure = wire.InvocationFailed(run.invocation, "ValueError", "bad", (), wire.Timing())
+        desk.dispatcher.failed(WORKER, failure)
+        await settle()
+        assert desk.dispatcher.state.table.records[run.invocation].pins == 0
