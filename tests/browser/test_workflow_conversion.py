@@ -32,7 +32,7 @@ RULES_ASKED = 12
 @pytest.fixture(scope="module")
 def page(browser: Browser, server: RunningServer) -> Iterator[Page]:
     """Return a page of the real server that is told of all classes of the templates and of the rules."""
-    classes = template_classes() | load_data("page_rules.json.gz")["object_info"]
+    classes = load_data("page_rules.json.gz")["object_info"] | template_classes()
 
     # A user who was here before is shown no templates to choose from, which are slow to draw.
     answers = {"object_info": json.dumps(classes), "settings": json.dumps({"Comfy.TutorialCompleted": True})}
@@ -74,8 +74,12 @@ def test_templates_convert_to_what_the_page_would_send(page: Page) -> None:
 
 
 def test_recorded_answers_are_those_of_the_page(page: Page) -> None:
-    recorded = load_data("page_rules.json.gz")
-    rules = recorded["rules"][:: len(recorded["rules"]) // RULES_ASKED]
-    for rule in rules:
+    told_otherwise = set(template_classes())
+    rules = [
+        rule
+        for rule in load_data("page_rules.json.gz")["rules"]
+        if told_otherwise.isdisjoint(node_types(rule["workflow"]))
+    ]
+    for rule in rules[:: len(rules) // RULES_ASKED]:
         asked = json.loads(page.evaluate(ASK, json.dumps(rule["workflow"])))
         assert asked == rule["prompt"], rule["name"]
