@@ -16,6 +16,7 @@ from comfyserverless.nodes import (
     sampling,
     vae,
 )
+from comfyserverless.nodes.conditionings import defaults as conditioning_defaults
 from comfyserverless.nodes.conditionings import editing as conditioning_editing
 from comfyserverless.nodes.conditionings import inpainting as conditioning_inpainting
 from comfyserverless.nodes.custom_sampling import running as custom_running
@@ -24,7 +25,7 @@ from comfyserverless.nodes.custom_sampling import sigmas as custom_sigmas
 from comfyserverless.nodes.images import changing as image_changing
 from comfyserverless.nodes.images import combining as image_combining
 from comfyserverless.nodes.latents import changing as latent_changing
-from comfyserverless.nodes.merging import merging
+from comfyserverless.nodes.merging import factors, merging
 from comfyserverless.nodes.patching import guidance as patching_guidance
 from comfyserverless.nodes.patching import networks as patching_networks
 from comfyserverless.nodes.patching import operations as patching_operations
@@ -85,6 +86,8 @@ BUILTIN: Declarations = Registry(
         *conditioning_inpainting.NODES,
         *upscaling.NODES,
         *merging.NODES,
+        *factors.NODES,
+        *conditioning_defaults.NODES,
         *controlnet.NODES,
         *choosing.NODES,
         *primitives.NODES,

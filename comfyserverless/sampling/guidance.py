@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from comfyserverless.sampling.parametrization import Parametrization
-from comfyserverless.sampling.regions import EVERYWHERE, Region, find_region
+from comfyserverless.sampling.regions import EVERYWHERE, Region, find_region, left_over
 
 POSITIVE, NEGATIVE, MIDDLE = 0, 1, 2
 
@@ -41,6 +41,9 @@ LISTED: Mapping[Mode, tuple[int, ...]] = MappingProxyType(
 
 Branch = Literal["both", "positive", "negative"]
 """What of an evaluation is planned: one branch for itself, or both together."""
+
+DEFAULT = "default"
+"""Option of an entry that acts only where the others of its side leave something."""
 
 _MAX_REPEATS = 4
 """Conditionings whose lengths differ more than this are not repeated to a common length."""
@@ -290,7 +293,7 @@ def _active_entries(
             for other in listed:
                 if other != side:
                     listed[other] += _counterparts(listed[side], listed[other])
-    return [
+    entries = [
         Entry(
             side,
             each.cond,
@@ -303,6 +306,20 @@ def _active_entries(
         for each in listed[side]
         if is_in_range(each.limits, sigma, parametrization)
     ]
+    return _fill_up(entries, size) if any(DEFAULT in entry.options for entry in entries) else entries
+
+
+def _fill_up(entries: Sequence[Entry], size: Sequence[int]) -> list[Entry]:
+    """Let the entries that are defaults act where their side's others leave something, behind all others."""
+    others = [entry for entry in entries if DEFAULT not in entry.options]
+    filled: list[Entry] = []
+    for entry in entries:
+        if DEFAULT in entry.options:
+            taken = [(each.region, each.strength) for each in others if each.side == entry.side]
+            rest = left_over(taken, size, entry.cond.device)
+            if rest is not None:
+                filled.append(replace(entry, region=rest, strength=1.0))
+    return [*others, *filled]
 
 
 def _counterparts(of: Sequence[_Listed], among: Sequence[_Listed]) -> list[_Listed]:

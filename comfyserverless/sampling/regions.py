@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -97,6 +98,18 @@ def find_region(options: Mapping[str, Any], size: Sequence[int]) -> Region:
         return Region(_clamp(_bounds(mask), size), mask, strength)
     area = options.get("area")
     return Region(None if area is None else _clamp(_in_cells(area, size), size), mask, strength)
+
+
+def left_over(
+    taken: Sequence[tuple[Region, float]], size: Sequence[int], device: torch.device
+) -> Region | None:
+    """Return where regions, each with a strength, leave something of a weight of 1; None if nowhere."""
+    count = max((region.mask.shape[0] for region, _ in taken if region.mask is not None), default=1)
+    rest = torch.ones(count, 1, *size, device=device)
+    for region, strength in taken:
+        region.crop(rest).sub_(region.weights(rest, strength))
+    rest.relu_()
+    return Region(mask=rest[:, 0]) if float(rest.max()) > 0.0 else None
 
 
 def _in_cells(area: Sequence[Any], size: Sequence[int]) -> Box:

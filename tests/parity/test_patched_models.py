@@ -105,3 +105,31 @@ async def test_what_only_transformers_have_is_refused_with_the_reason(server: Ru
         run = await client.run(sampled([("SkipLayerGuidanceDiTSimple", layers)]))
     assert run.outcome == "execution_error"
     assert "this sd15 model is a U-Net" in str(run.messages[-3:])
+
+
+async def test_text_encoders_are_multiplied_and_defaults_fill_what_an_area_leaves(
+    server: RunningServer,
+) -> None:
+    factors = {"q": 1.0, "k": 1.0, "v": 1.0, "out": 1.0}
+    graphs = {}
+    for name, out in (("ones", 1.0), ("halved", 0.5)):
+        graphs[name] = sampled([])
+        graphs[name]["c"] = {
+            "class_type": "CLIPAttentionMultiply",
+            "inputs": {"clip": ["1", 1], **factors, "out": out},
+        }
+        graphs[name]["2"]["inputs"]["clip"] = ["c", 0]
+    area = {"conditioning": ["2", 0], "width": 64, "height": 64, "x": 0, "y": 0, "strength": 1.0}
+    graphs["area"] = sampled([])
+    graphs["area"]["a"] = {"class_type": "ConditioningSetArea", "inputs": area}
+    graphs["area"]["d"] = {
+        "class_type": "ConditioningSetDefaultCombine",
+        "inputs": {"cond": ["a", 0], "cond_DEFAULT": ["3", 0]},
+    }
+    graphs["area"]["6"]["inputs"]["positive"] = ["d", 0]
+    async with Client(server.url) as client:
+        plain = await latent(client, sampled([]))
+        found = {name: await latent(client, graph) for name, graph in graphs.items()}
+    assert np.array_equal(found["ones"], plain)
+    for name in ("halved", "area"):
+        assert np.abs(found[name] - plain).max() > 0.01 * plain.std()

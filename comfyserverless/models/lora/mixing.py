@@ -58,8 +58,8 @@ def plan_merge(
 ) -> dict[str, MixedWeight]:
     """Return how each parameter of `own` is mixed with that of `other`.
 
-    changes: those of the other model itself; names: what shares call a parameter, by its own name. What the
-    other lacks, or has of another shape, stays as it is, and is logged.
+    changes: those of the other model itself; names: what shares call a parameter, by its own name. What they
+    keep as it is has no plan. What the other lacks, or has of another shape, stays as it is, and is logged.
     """
     shapes = {name: spot.shape for layer in own.layers for name, spot in layer.spots.items()}
     recipes = {name: each for layer in other.layers for name, each in layer.recipes.items()}
@@ -70,5 +70,7 @@ def plan_merge(
     planned = {}
     for name in sorted(fitting):
         kept, added = merge.share_of(names.get(name, name))
+        if (kept, added) == (1.0, 0.0):
+            continue
         planned[name] = MixedWeight(recipes[name], changes.get(name, ()), kept, added)
     return planned

@@ -220,3 +220,19 @@ def test_perpendicular_guidance_ignores_what_of_the_negative_lies_along_the_posi
 )
 def test_sides_are_stacked_in_the_order_of_the_original(mode: Mode, order: list[int]) -> None:
     assert plan(middle_guidance(mode)) == [order]
+
+
+def test_a_default_acts_behind_the_others_where_they_leave_something() -> None:
+    half = entry(value=1.0, mask=torch.tensor([[[1.0, 1.0, 0.0, 0.0]] * 4]))
+    guidance = Guidance([entry(value=3.0, default=True), half], [], 1.0)
+    (batch,) = plan_batches(guidance, 1.0, PARAMETRIZATION, SIZE)
+    assert [float(each.cond[0, 0, 0]) for each in batch.entries] == [3.0, 1.0]
+    denoised = combine(guidance, outputs(guidance, 1.0), X).denoised
+    assert denoised[0, 0, 0].tolist() == [2.0, 2.0, 4.0, 4.0]
+
+
+def test_a_default_is_not_evaluated_where_nothing_is_left() -> None:
+    (batch,) = plan_batches(Guidance([entry(), entry(default=True)], [], 1.0), 1.0, PARAMETRIZATION, SIZE)
+    assert len(batch.entries) == 1
+    (alone,) = plan_batches(Guidance([entry(default=True)], [], 1.0), 1.0, PARAMETRIZATION, SIZE)
+    assert len(alone.entries) == 1

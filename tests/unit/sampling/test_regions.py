@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from comfyserverless.sampling.regions import EVERYWHERE, Box, find_region
+from comfyserverless.sampling.regions import EVERYWHERE, Box, Region, find_region, left_over
 
 X = torch.zeros(2, 4, 32, 24)
 SIZE = (32, 24)
@@ -60,3 +60,21 @@ def test_masks_are_shared_out_to_the_items_of_a_batch() -> None:
     masks = torch.stack([torch.zeros(32, 24), torch.ones(32, 24)])
     weights = find_region({"mask": masks}, SIZE).weights(X, 1.0)
     assert weights.sum(dim=(1, 2, 3)).tolist() == [0.0, 768.0]
+
+
+def test_what_regions_leave_is_the_rest_of_a_weight_of_one() -> None:
+    left, weak = Region(Box(0, 0, 8, 6)), Region(None, torch.zeros(2, 8, 12))
+    rest = left_over([(left, 1.0), (weak, 1.0)], (8, 12), torch.device("cpu"))
+    assert rest is not None
+    assert rest.mask is not None
+    assert rest.mask.shape == (2, 8, 12)
+    assert (rest.mask[:, :, 6:] == 1).all()
+    assert (rest.mask[:, :, :4] == 0).all()  # the weights of an area fade towards borders inside
+
+
+def test_nothing_is_left_of_what_is_wholly_taken() -> None:
+    assert left_over([(EVERYWHERE, 1.0)], (8, 12), torch.device("cpu")) is None
+    some = left_over([(EVERYWHERE, 0.25)], (8, 12), torch.device("cpu"))
+    assert some is not None
+    assert some.mask is not None
+    assert (some.mask == 0.75).all()
