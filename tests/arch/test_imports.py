@@ -11,7 +11,19 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "comfyserverless"
 
-CONTROL_ROOMS = ("core", "residency", "sdk", "graph", "nodes", "scheduling", "control", "server", "sim", "client", "demo")
+CONTROL_ROOMS = (
+    "core",
+    "residency",
+    "sdk",
+    "graph",
+    "nodes",
+    "scheduling",
+    "control",
+    "server",
+    "sim",
+    "client",
+    "demo",
+)
 HEAVY = ("torch", "numpy", "diffusers", "transformers", "scipy")
 
 #: Rooms that stand beside the towers: they start both as processes and import neither.
