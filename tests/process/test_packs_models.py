@@ -363,6 +363,19 @@ async def test_adapters_that_a_pack_puts_on_by_keys_are_those_of_the_file(
     assert not torch.equal(a, plain)
 
 
+async def test_models_that_a_pack_mixes_weight_by_weight_are_those_of_the_node(packs: RunningServer) -> None:
+    graph = base(
+        keys=node("ModelsLoraByKeys", model=["ckpt", 0], clip=["ckpt", 1], lora=LORA, way="entries"),
+        own=node("ModelsMergedByKeys", first=["ckpt", 0], second=["keys", 0], ratio=0.4),
+        merged=node("ModelMergeSimple", model1=["ckpt", 0], model2=["keys", 0], ratio=0.4),
+        a=ksampler(model=("own", 0)),
+        b=ksampler(model=("merged", 0)),
+        plain=ksampler(),
+    )
+    a, b, plain = await latents(packs, graph, "a", "b", "plain")
+    assert (a - b).abs().max() < (plain - b).abs().max() / 10
+
+
 async def test_differences_and_wrappers_of_a_pack_act(packs: RunningServer) -> None:
     graph = base(plain=ksampler(), half=sampled("ModelsDifferences"), wrapped=sampled("ModelsWrapped"))
     plain, half, wrapped = await latents(packs, graph, "plain", "half", "wrapped")

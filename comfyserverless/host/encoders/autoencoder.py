@@ -10,8 +10,8 @@ from torch import Tensor
 
 from comfyserverless.core import values
 from comfyserverless.core.values import VaeRef
+from comfyserverless.host.layers.refusing import refuse
 from comfyserverless.host.library.calls import run_node
-from comfyserverless.host.models.missing import refuse
 from comfyserverless.host.models.origins import file_of
 from comfyserverless.host.models.weights import all_weights
 

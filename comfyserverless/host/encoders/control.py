@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from comfyserverless.core.values import ControlNetRef
-from comfyserverless.host.models.missing import refuse
+from comfyserverless.host.layers.refusing import refuse
 
 _RANGE = (0.0, 1.0)
 

@@ -12,10 +12,10 @@ from torch import Tensor
 from comfyserverless.core import values
 from comfyserverless.core.values import ClipRef
 from comfyserverless.host.encoders.tokens import Tokenizer, plain_tokens
+from comfyserverless.host.layers.refusing import refuse
 from comfyserverless.host.library.calls import run_node
 from comfyserverless.host.models.adapters import as_changes, clip_key_prefix
 from comfyserverless.host.models.facts import text_models, text_names
-from comfyserverless.host.models.missing import refuse
 from comfyserverless.host.models.options import copy_options, new_options
 from comfyserverless.host.models.weights import all_weights
 

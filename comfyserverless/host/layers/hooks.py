@@ -6,7 +6,7 @@ import enum
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from comfyserverless.host.models.missing import refuse
+from comfyserverless.host.layers.refusing import refuse
 
 
 class EnumHookMode(enum.Enum):

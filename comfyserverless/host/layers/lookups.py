@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from comfyserverless.host.layers.refusing import missing_class
 from comfyserverless.host.missing import missing_names, unsupported
-from comfyserverless.host.models.missing import missing_class
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 

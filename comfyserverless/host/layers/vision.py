@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from comfyserverless.host.models.missing import refuse
+from comfyserverless.host.layers.refusing import refuse
 
 _MEAN = (0.48145466, 0.4578275, 0.40821073)
 _DEVIATION = (0.26862954, 0.26130258, 0.27577711)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from comfyserverless.core.values import ClipRef, FileRef, LoraRef, ModelRef
+from comfyserverless.host.layers.refusing import refuse
 from comfyserverless.host.models import scratch
 from comfyserverless.host.models.facts import text_models, text_names
-from comfyserverless.host.models.missing import refuse
 from comfyserverless.host.models.origins import file_of
 from comfyserverless.models.families.registry import find_network
 from comfyserverless.models.lora.deltas import make_delta

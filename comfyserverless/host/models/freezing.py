@@ -18,8 +18,8 @@ import cloudpickle
 
 import comfyserverless
 from comfyserverless.core.values import PYTHON_PATCH, Patch
+from comfyserverless.host.layers.refusing import NotSupportedError
 from comfyserverless.host.models import scratch
-from comfyserverless.host.models.missing import NotSupportedError
 from comfyserverless.host.models.options import filled
 
 _SUFFIX = ".pickle"

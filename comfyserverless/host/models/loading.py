@@ -18,7 +18,7 @@ from comfyserverless.host.encoders.autoencoder import VAE
 from comfyserverless.host.encoders.control import ControlNet
 from comfyserverless.host.encoders.text import CLIP
 from comfyserverless.host.encoders.upscaler import UpscaleModel
-from comfyserverless.host.models.missing import refuse
+from comfyserverless.host.layers.refusing import refuse
 from comfyserverless.host.models.origins import file_of
 from comfyserverless.host.models.patcher import ModelPatcher
 from comfyserverless.host.models.scratch import file_ref
@@ -133,9 +133,8 @@ def load_lora_for_models(
     """Return clones with an adapter's tensors, each at its strength; either may be None."""
     file = file_of(lora)
     new_model = None if model is None else model.clone()
-    if new_model is not None and new_model.ref is not None:
-        lora_ref = LoraRef(file, float(strength_model))
-        new_model.ref = msgspec.structs.replace(new_model.ref, loras=(*new_model.ref.loras, lora_ref))
+    if new_model is not None:
+        new_model.add_adapter(LoraRef(file, float(strength_model)))
     new_clip = None if clip is None else clip.clone()
     if new_clip is not None:
         lora_ref = LoraRef(file, float(strength_clip))

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from comfyserverless.core.values import FileRef, ModelRef
 from comfyserverless.host.layers.latents import LatentFormat, format_of
+from comfyserverless.host.layers.refusing import missing_class, refuse
 from comfyserverless.host.models.facts import model_facts
-from comfyserverless.host.models.missing import missing_class, refuse
 from comfyserverless.host.sampling.spaces import DiscreteEps, DiscreteV, ModelSamplingDiscrete
 from comfyserverless.models.families.base import ModelFacts
 

@@ -16,15 +16,16 @@ import torch
 from torch import Tensor
 
 from comfyserverless.core import values
-from comfyserverless.core.values import PYTHON_PATCH, ModelRef, Patch
-from comfyserverless.host.models.adapters import NETWORK, as_changes
+from comfyserverless.core.values import PYTHON_PATCH, LoraRef, ModelRef, Patch
+from comfyserverless.host.layers.refusing import refuse
+from comfyserverless.host.models.adapters import NETWORK
 from comfyserverless.host.models.extension import CallbacksMP, merge_nested_dicts
 from comfyserverless.host.models.facts import network_names
 from comfyserverless.host.models.freezing import freeze, thaw
-from comfyserverless.host.models.missing import refuse
 from comfyserverless.host.models.network import BaseModel, base_model
 from comfyserverless.host.models.options import OptionSetters, copy_options, new_options
 from comfyserverless.host.models.patched import patched_object
+from comfyserverless.host.models.pending import WeightPatches, read_patches, settle
 from comfyserverless.host.models.stores import Stores
 from comfyserverless.host.models.weights import network_weights
 
@@ -46,6 +47,7 @@ class ModelPatcher(OptionSetters, Stores):
         self.patches: dict[Any, list[Any]] = {}
         self.parent: ModelPatcher | None = None
         self.patches_uuid = uuid.uuid4()
+        self._pending: list[WeightPatches] = []
         self._frozen: tuple[tuple[Any, ...], Patch | None] = ((), None)
 
     @classmethod
@@ -79,16 +81,26 @@ class ModelPatcher(OptionSetters, Stores):
             return refuse("sampling", f"{type(self.model).__name__} is no model of this server")
         if self.get_injections_all():
             refuse("ModelPatcher.set_injections", "the network that they would change is on the workers")
-        patch = self._freeze(model_options)
-        if patch is None:
-            return self.ref
-        return msgspec.structs.replace(self.ref, patches=(*self.ref.patches, patch))
+        ref, patch = self.settled(self.ref), self._freeze(model_options)
+        return ref if patch is None else msgspec.structs.replace(ref, patches=(*ref.patches, patch))
+
+    def settled(self, ref: ModelRef) -> ModelRef:
+        """Return the handle with all changes of weights, which are written now."""
+        if self._pending:
+            ref = msgspec.structs.replace(ref, loras=(*ref.loras, *settle(ref, self._pending)))
+            self.ref, self._pending = ref, []
+        return ref
+
+    def add_adapter(self, lora: LoraRef) -> None:
+        """Change weights by the adapters of a file."""
+        if self.ref is not None:
+            ref = self.settled(self.ref)
+            self.ref = msgspec.structs.replace(ref, loras=(*ref.loras, lora))
 
     def _freeze(self, model_options: Mapping[str, Any]) -> Patch | None:
         signature = (*_leaves(model_options), *_leaves(self.object_patches))
-        if self._frozen[0] != signature or any(
-            a is not b for a, b in zip(self._frozen[0], signature, strict=True)
-        ):
+        before = self._frozen[0]
+        if len(before) != len(signature) or any(a is not b for a, b in zip(before, signature, strict=True)):
             self._frozen = (signature, freeze(model_options, self.object_patches))
         return self._frozen[1]
 
@@ -113,7 +125,7 @@ class ModelPatcher(OptionSetters, Stores):
     def clone(self) -> ModelPatcher:
         """Return a copy that can be changed on its own."""
         made = type(self)(self.model, self.load_device, self.offload_device, self.size)
-        made.ref, made.parent = self.ref, self
+        made.ref, made.parent, made._pending = self.ref, self, list(self._pending)
         made.model_options = copy_options(self.model_options)
         made.object_patches = dict(self.object_patches)
         made.patches = {key: list(patches) for key, patches in self.patches.items()}
@@ -129,7 +141,9 @@ class ModelPatcher(OptionSetters, Stores):
 
     def clone_has_same_weights(self, clone: ModelPatcher) -> bool:
         """Tell whether another one has the same changes of weights."""
-        return self.is_clone(clone) and self.ref == clone.ref
+        if self.ref is None or clone.ref is None:
+            return self.is_clone(clone)
+        return self.is_clone(clone) and self.settled(self.ref) == clone.settled(clone.ref)
 
     def add_object_patch(self, name: str, obj: Any) -> None:
         """Put an object in the place of one of the model's."""
@@ -159,16 +173,13 @@ class ModelPatcher(OptionSetters, Stores):
         """Change weights: weight * strength_model + patch * strength_patch; returns the keys that are known."""
         if self.ref is None:
             return refuse("ModelPatcher.add_patches", "for a module of a pack's own")
-        if strength_model != 1.0:
-            refuse("ModelPatcher.add_patches with a strength_model", "merge models with the ModelMerge nodes")
         known = set(self.model_state_keys())
         accepted = {
             key: value for key, value in patches.items() if (key if isinstance(key, str) else key[0]) in known
         }
         whole = patches if len(accepted) == len(patches) else accepted
-        self.ref = msgspec.structs.replace(
-            self.ref, loras=(*self.ref.loras, *as_changes(self.ref, whole, strength_patch))
-        )
+        if whole:
+            self._pending.append(WeightPatches(whole, float(strength_patch), float(strength_model)))
         for key, value in accepted.items():
             self.patches.setdefault(key, []).append((strength_patch, value, strength_model, None, None))
         self.patches_uuid = uuid.uuid4()
@@ -190,7 +201,8 @@ class ModelPatcher(OptionSetters, Stores):
     def get_key_patches(self, filter_prefix: str | None = None) -> dict[str, Any]:
         """Read the weights with the patches that are to change them, as lists that begin with the weight."""
         weights = self.model_state_dict(filter_prefix)
-        return {key: [(weight, _unchanged), *self.patches.get(key, ())] for key, weight in weights.items()}
+        patches = self.patches if self.ref is None else read_patches(self.settled(self.ref))
+        return {key: [(weight, _unchanged), *patches.get(key, ())] for key, weight in weights.items()}
 
     def model_dtype(self) -> torch.dtype:
         """Return the type of latents that the model takes."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
+from comfyserverless.host.layers.refusing import refuse
 from comfyserverless.host.models.extension import Store, copy_nested_dicts
-from comfyserverless.host.models.missing import refuse
 
 
 class Stores:

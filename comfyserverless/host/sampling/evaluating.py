@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from comfyserverless.host.bridge import bridge
+from comfyserverless.host.layers.refusing import refuse
 from comfyserverless.host.library.calls import run_node
 from comfyserverless.host.models.extension import WrapperExecutor, WrappersMP, get_all_wrappers
-from comfyserverless.host.models.missing import refuse
 from comfyserverless.host.models.patcher import ModelPatcher
 from comfyserverless.host.sampling.conditions import to_conditioning
 

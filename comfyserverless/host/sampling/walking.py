@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from comfyserverless.host.bridge import bridge
-from comfyserverless.host.models.missing import refuse
+from comfyserverless.host.layers.refusing import refuse
 from comfyserverless.host.models.options import copy_options, set_model_options_post_cfg_function
 from comfyserverless.host.sampling.kdiffusion import BrownianTreeNoiseSampler, PlainNoise
 from comfyserverless.sampling.samplers.base import Sampler, UncondSampler

@@ -2,8 +2,8 @@
 
 from comfyserverless.host.encoders.control import ControlBase, ControlNet, StrengthType
 from comfyserverless.host.layers.lookups import refused
+from comfyserverless.host.layers.refusing import missing_class
 from comfyserverless.host.models.loading import load_controlnet, load_controlnet_state_dict
-from comfyserverless.host.models.missing import missing_class
 
 ControlLora = missing_class("comfy.controlnet.ControlLora", ControlNet)
 ControlNetSD35 = missing_class("comfy.controlnet.ControlNetSD35", ControlNet)

@@ -42,6 +42,24 @@ class LoraByKeys:
         return changed, changed_clip
 
 
+class MergedByKeys:
+    """Mix two models weight by weight, as merging packs do."""
+
+    RETURN_TYPES: ClassVar[tuple[str, ...]] = ("MODEL",)
+    FUNCTION = "run"
+    CATEGORY = "models"
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {"first": ("MODEL",), "second": ("MODEL",), "ratio": ("FLOAT", {})}}
+
+    def run(self, first: Any, second: Any, ratio: float) -> Any:
+        merged = first.clone()
+        for key, value in second.get_key_patches("diffusion_model.").items():
+            merged.add_patches({key: value}, 1.0 - ratio, ratio)
+        return (merged,)
+
+
 class Differences(Plain):
     """Add the difference to a weight that halves it."""
 
@@ -98,6 +116,7 @@ class Enlarged:
 NODE_CLASS_MAPPINGS = {
     "ModelsLoraByKeys": LoraByKeys,
     "ModelsDifferences": Differences,
+    "ModelsMergedByKeys": MergedByKeys,
     "ModelsWrapped": Wrapped,
     "ModelsEnlarged": Enlarged,
 }

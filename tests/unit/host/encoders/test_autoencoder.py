@@ -12,8 +12,8 @@ from comfyserverless.core.values import FileRef, UpscaleRef, VaeRef
 from comfyserverless.host import bridge
 from comfyserverless.host.encoders.autoencoder import VAE
 from comfyserverless.host.encoders.upscaler import UpscaleModel
+from comfyserverless.host.layers.refusing import NotSupportedError
 from comfyserverless.host.models import scratch
-from comfyserverless.host.models.missing import NotSupportedError
 
 REF = VaeRef(FileRef("/v"))
 

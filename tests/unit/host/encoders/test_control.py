@@ -7,7 +7,7 @@ import torch
 
 from comfyserverless.core.values import ControlNetRef, FileRef
 from comfyserverless.host.encoders.control import ControlBase, ControlNet, applications_of, chain_of, to_tree
-from comfyserverless.host.models.missing import NotSupportedError
+from comfyserverless.host.layers.refusing import NotSupportedError
 
 REFS = [ControlNetRef(FileRef(f"/{name}")) for name in "ab"]
 HINT = torch.arange(12.0).reshape(1, 2, 2, 3)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from comfyserverless.host.layers import attention, factories, hooks
+from comfyserverless.host.layers.refusing import NotSupportedError
 from comfyserverless.host.layers.vision import clip_preprocess
-from comfyserverless.host.models.missing import NotSupportedError
 
 
 @pytest.mark.parametrize("name", ["Linear", "Conv2d", "GroupNorm", "LayerNorm", "ConvTranspose2d"])

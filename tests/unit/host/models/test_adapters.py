@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 
 from comfyserverless.core.values import ClipRef, ModelRef
 from comfyserverless.host.helpers.files import load_torch_file
+from comfyserverless.host.layers.refusing import NotSupportedError
 from comfyserverless.host.models import adapters, scratch
-from comfyserverless.host.models.missing import NotSupportedError
 from comfyserverless.host.models.origins import FileDict, file_of
 
 UP, DOWN = torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0, 4.0]])

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from comfyserverless.host.layers.refusing import NotSupportedError
 from comfyserverless.host.models import scratch
 from comfyserverless.host.models.freezing import freeze, pickle_by_value, thaw
-from comfyserverless.host.models.missing import NotSupportedError
 
 CODE = """
 FACTOR = 3

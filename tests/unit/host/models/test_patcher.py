@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from comfyserverless.core.values import PYTHON_PATCH, LoraRef, ModelRef, Patch
+from comfyserverless.host.layers.refusing import NotSupportedError
 from comfyserverless.host.models import scratch
 from comfyserverless.host.models.extension import PatcherInjection
-from comfyserverless.host.models.missing import NotSupportedError
 from comfyserverless.host.models.network import MODELS
 from comfyserverless.host.models.patcher import ModelPatcher
 
@@ -97,8 +98,23 @@ def test_patches_of_weights_become_a_file_with_their_strength(ref: ModelRef) -> 
     (lora,) = made.loras
     assert isinstance(lora, LoraRef)
     assert lora.strength == 0.25
+    model.add_patches({key: (torch.ones(shape),)}, 1.0, 0.5)
     with pytest.raises(NotSupportedError, match="strength_model"):
-        model.add_patches({key: (torch.ones(shape),)}, 1.0, 0.5)
+        model.to_ref()
+
+
+def test_weights_that_are_changed_key_by_key_are_one_file(ref: ModelRef, folder: Path) -> None:
+    model = ModelPatcher.of(ref)
+    for key, value in model.get_key_patches("diffusion_model.out.").items():
+        assert model.add_patches({key: value}, 0.25, 0.5) == [key]
+    made = model.clone().to_ref()
+    assert made is not None
+    (lora,) = made.loras
+    assert isinstance(lora, LoraRef)
+    stored = load_file(lora.file.path)
+    weight = model.model_state_dict("diffusion_model.out.2.weight")["diffusion_model.out.2.weight"]
+    torch.testing.assert_close(stored["diffusion_model.out.2.diff"], weight.float() * -0.25)
+    assert len(list(folder.iterdir())) == 1
 
 
 def test_injections_are_refused_when_the_model_is_to_run(ref: ModelRef) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from comfyserverless.host.models.missing import NotSupportedError
+from comfyserverless.host.layers.refusing import NotSupportedError
 from comfyserverless.host.sampling import kdiffusion
 from comfyserverless.host.sampling.guidance import cfg_function
 from comfyserverless.host.sampling.walking import engine_function
