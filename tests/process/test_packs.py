@@ -159,6 +159,15 @@ async def test_death_of_the_host_fails_what_ran_there_and_nothing_else(packs: Ru
         assert shown(await client.run(again)) == before
 
 
+async def test_death_of_the_host_while_it_is_asked_what_has_changed_ends_no_other_prompt(
+    packs: RunningServer,
+) -> None:
+    async with Client(packs.url) as client:
+        error = error_of(await client.run({"5": {"class_type": "StubDie", "inputs": {"how": "doubt"}}}))
+        assert error["exception_type"] == "KeyError", "it runs: nobody could say that it has not changed"
+        assert shown(await client.run({"1": add(50, 1), "9": show(["1", 0])})) == ["51"]
+
+
 async def test_node_that_leaves_the_program_fails_only_itself(packs: RunningServer) -> None:
     async with Client(packs.url) as client:
         error = error_of(await client.run({"5": {"class_type": "StubDie", "inputs": {"how": "leave"}}}))

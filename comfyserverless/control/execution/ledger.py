@@ -104,6 +104,8 @@ class Ledger:
 
         That is the results that no lowering of this run will name any more: what was emitted keeps its inputs.
         """
+        if not self._runs and not self._borrowed:
+            return False  # it has not begun: its nodes may not be signed yet
         named = {self._origin(node) for node in self._still_named(targets)}
         spent = [
             run

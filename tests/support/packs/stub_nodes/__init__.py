@@ -103,10 +103,12 @@ class StubDie(Node):
 
     @classmethod
     def INPUT_TYPES(cls) -> dict[str, Any]:
-        return {"required": {"how": (["exit", "segfault", "raise", "leave"],)}}
+        return {"required": {"how": (["exit", "segfault", "raise", "leave", "doubt"],)}}
 
     @classmethod
     def IS_CHANGED(cls, how: str) -> float:
+        if how == "doubt":
+            os._exit(1)
         return float("nan")
 
     def run(self, how: str) -> tuple[()]:
