@@ -108,6 +108,19 @@ async def _encode_sdxl(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
     return NodeResult(([[encoded.out("cond"), options]],))
 
 
+async def _encode_refiner(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    """Give a refiner a text, the size to believe in, and how beautiful the picture should be."""
+    check_text(inputs["text"])
+    encoded = ctx.emit("text.encode", clip=take_clip(inputs), text=inputs["text"])
+    options = {
+        _POOLED: encoded.out("pooled"),
+        "aesthetic_score": inputs["ascore"],
+        "width": inputs["width"],
+        "height": inputs["height"],
+    }
+    return NodeResult(([[encoded.out("cond"), options]],))
+
+
 _CONDITIONING = (OutputSpec("CONDITIONING"),)
 _STRENGTH = number("strength", 1.0, 0.0, 10.0, step=0.01)
 
@@ -231,6 +244,20 @@ NODES = (
             _size("target_height", 1024),
             text("text_g", multiline=True, dynamicPrompts=True),
             text("text_l", multiline=True, dynamicPrompts=True),
+        ),
+        outputs=_CONDITIONING,
+    ),
+    NodeDeclaration(
+        name="CLIPTextEncodeSDXLRefiner",
+        category="advanced/conditioning",
+        python_module="comfy_extras.nodes_clip_sdxl",
+        lower=_encode_refiner,
+        inputs=(
+            number("ascore", 6.0, 0.0, 1000.0, step=0.01),
+            _size("width", 1024),
+            _size("height", 1024),
+            text("text", multiline=True, dynamicPrompts=True),
+            socket("clip", "CLIP"),
         ),
         outputs=_CONDITIONING,
     ),

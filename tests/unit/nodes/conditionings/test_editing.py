@@ -85,3 +85,14 @@ async def test_zeroed_out_conditioning_keeps_its_options() -> None:
     silenced = await output("ConditioningZeroOut", ctx, conditioning=COND)
     assert [options.get("strength") for _, options in silenced] == [None, 2.0]
     assert [call.function for call in ctx.calls] == ["cond.zero"] * 2
+
+
+async def test_refiner_gets_a_size_and_a_score() -> None:
+    ctx = FakeContext()
+    encoded = await output(
+        "CLIPTextEncodeSDXLRefiner", ctx, clip=CLIP, text="big", ascore=7.5, width=1, height=2
+    )
+    (call,) = ctx.calls
+    assert call.inputs["text"] == "big"
+    options = {"pooled_output": Output(call.id, "pooled"), "aesthetic_score": 7.5, "width": 1, "height": 2}
+    assert encoded == [[Output(call.id, "cond"), options]]
