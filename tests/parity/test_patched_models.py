@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from safetensors.numpy import load
 
+from comfyserverless.core.values import FileRef, ModelRef
+from comfyserverless.models.pool import ModelPool, PoolOptions
 from tests.support.client import Client
 from tests.support.parity import INPUTS, workflow_of
 from tests.support.server import RunningServer
@@ -133,3 +137,18 @@ async def test_text_encoders_are_multiplied_and_defaults_fill_what_an_area_leave
     assert np.array_equal(found["ones"], plain)
     for name in ("halved", "area"):
         assert np.abs(found[name] - plain).max() > 0.01 * plain.std()
+
+
+def test_patched_network_has_the_same_bits_where_weights_come_and_go(tiny_models: Path) -> None:
+    path = tiny_models / "checkpoints" / "sd15_tiny.safetensors"
+    ref = ModelRef(FileRef(str(path), path.stat().st_size, path.stat().st_mtime_ns))
+    generator = torch.Generator().manual_seed(0)
+    whole = ModelPool()
+    network = whole.diffusion(ref)
+    x = torch.randn(2, 4, 8, 12, generator=generator)
+    context = torch.randn(2, 77, network.facts.context_width, generator=generator)
+    plain = network.predict(x, torch.tensor([500.0, 500.0]), context)
+    third = ModelPool(options=PoolOptions(device_bytes=whole.weights_bytes // 3))
+    patched = third.diffusion(ref).predict(x, torch.tensor([500.0, 500.0]), context, options={})
+    assert torch.equal(patched, plain)
+    assert third.weights_bytes <= whole.weights_bytes // 3
