@@ -143,9 +143,9 @@ class InputInfo(msgspec.Struct, frozen=True):
 
 
 class OutputInfo(msgspec.Struct, frozen=True):
-    """One output slot of a pack's class."""
+    """One output slot of a pack's class. type: a type name, or the choices of a combo."""
 
-    type: str
+    type: str | list[Any]
     name: str = ""
     tooltip: str = ""
     is_list: bool = False

@@ -70,9 +70,12 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """One declared output slot; match: the template of the inputs whose type it has (`COMFY_MATCHTYPE_V3`)."""
+    """One declared output slot; match: the template of the inputs whose type it has (`COMFY_MATCHTYPE_V3`).
 
-    type: str
+    type: a type name, or the choices of a combo: only combos with the same choices take those.
+    """
+
+    type: str | tuple[Any, ...]
     name: str = ""
     tooltip: str = ""
     is_list: bool = False

@@ -64,8 +64,11 @@ def bad_linked_input(name: str, config: list[Any], value: Any) -> Problem:
     return problem("bad_linked_input", message, name, _received(name, config, value))
 
 
-def return_type_mismatch(name: str, config: list[Any], received: str, link: list[Any]) -> Problem:
+def return_type_mismatch(
+    name: str, config: list[Any], source: str | tuple[Any, ...], link: list[Any]
+) -> Problem:
     """Report a link between types that do not fit."""
+    received = source if isinstance(source, str) else "COMBO"
     wanted = config[0] if isinstance(config[0], str) else "COMBO"
     details = f"{name}: gets {received}, takes {wanted}"
     extra = {"input_name": name, "input_config": config, "received_type": received, "linked_node": list(link)}

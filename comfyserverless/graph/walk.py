@@ -198,6 +198,11 @@ class Walker:
         remote = self._classes[node_id].remote_check
         if (remote is not None and remote.takes_types) or output.matches_any or spec.matches_any:
             return True
+        if isinstance(output.type, tuple):
+            choices = self._choices.of(spec)
+            return is_compatible(
+                list(output.type), spec.type if isinstance(spec.type, str) else list(choices or ())
+            )
         return is_compatible(output.type, spec.type)
 
     def _output(self, node_id: str, name: str, source: Any, slot: Any) -> OutputSpec:

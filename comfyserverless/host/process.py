@@ -17,6 +17,7 @@ from comfyserverless import log_lines
 from comfyserverless.core.hosting import HostPlan
 from comfyserverless.core.zygote import SpawnWorker, ZygoteOptions
 from comfyserverless.dataplane.store import TensorStore
+from comfyserverless.host.running.threads import let_threads_inherit
 from comfyserverless.host.session import HostSession
 from comfyserverless.worker.arenas import open_arena
 from comfyserverless.worker.environment import default_threads
@@ -42,6 +43,7 @@ def run_host(options: ZygoteOptions, request: SpawnWorker, *, is_offline: bool =
     _take_output(plan, options)
     torch.set_num_threads(request.threads or options.threads or default_threads())
     prepare_imports(plan)
+    let_threads_inherit()
     store: TensorStore | None = None
     try:
         with dial(request.link) as connection:

@@ -29,7 +29,7 @@ def declaration_of(info: NodeInfo, scopes: CallScopes) -> NodeDeclaration:
         lower=node.lower,
         inputs=tuple(_input(each) for each in info.inputs),
         outputs=tuple(
-            OutputSpec(each.type, each.name, each.tooltip, each.is_list, each.matches_any)
+            OutputSpec(_kind(each.type), each.name, each.tooltip, each.is_list, each.matches_any)
             for each in info.outputs
         ),
         display_name=str(entry.get("display_name") or info.name),
@@ -64,5 +64,11 @@ def broken_declaration(info: NodeInfo, scopes: CallScopes, reason: str) -> NodeD
 
 
 def _input(info: InputInfo) -> InputSpec:
-    kind = info.type if isinstance(info.type, str) else tuple(info.type)
-    return InputSpec(info.name, kind, info.options, _SECTIONS.get(info.section, "optional"), info.matches_any)
+    return InputSpec(
+        info.name, _kind(info.type), info.options, _SECTIONS.get(info.section, "optional"), info.matches_any
+    )
+
+
+def _kind(kind: str | list[Any]) -> str | tuple[Any, ...]:
+    """Return a type name as it is, the choices of a combo as a tuple."""
+    return kind if isinstance(kind, str) else tuple(kind)

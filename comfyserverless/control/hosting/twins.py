@@ -106,7 +106,7 @@ def _is_foreign(given: Any, known: tuple[str, ...]) -> bool:
 
 def _info(declaration: NodeDeclaration) -> NodeInfo:
     def output(spec: OutputSpec) -> OutputInfo:
-        return OutputInfo(spec.type, spec.name)
+        return OutputInfo(spec.type if isinstance(spec.type, str) else list(spec.type), spec.name)
 
     outputs = tuple(output(spec) for spec in declaration.outputs)
     return NodeInfo(declaration.name, (), outputs, {}, {"python_module": declaration.python_module})

@@ -91,8 +91,8 @@ def _outputs(cls: Any) -> Iterable[OutputInfo]:
     for slot, kind in enumerate(types):
         shown = _type(kind)
         yield OutputInfo(
-            type=shown if isinstance(shown, str) else "COMBO",
-            name=str(names[slot]) if slot < len(names) else str(shown),
+            type=shown,
+            name=str(names[slot]) if slot < len(names) else shown if isinstance(shown, str) else "COMBO",
             tooltip=str(tooltips[slot] or "") if slot < len(tooltips) else "",
             is_list=bool(lists[slot]) if slot < len(lists) else False,
             matches_any=_matches_any(kind),

@@ -7,6 +7,7 @@ import json
 import math
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from comfyserverless.core.samplers import SAMPLER_NAMES
-from comfyserverless.graph.declaration import FileCatalog, InputSpec
+from comfyserverless.graph.declaration import FileCatalog, InputSpec, OutputSpec
 from comfyserverless.graph.plan import Constant, Link, Plan, Validation
 from comfyserverless.graph.validation import validate
 from comfyserverless.nodes.specs import combo, socket, whole
@@ -225,6 +226,25 @@ def test_link_of_another_type_is_refused_before_its_source_is_looked_at() -> Non
     outcome = check(prompt)
     assert [error["type"] for error in outcome.node_errors["3"]["errors"]] == ["return_type_mismatch"]
     assert outcome.node_errors["3"]["errors"][0]["extra_info"]["received_type"] == "VAE"
+
+
+def test_linked_combo_takes_the_output_of_a_class_that_declares_the_same_choices() -> None:
+    def with_output(*choices: str) -> Validation:
+        chooser = replace(node_class("Chooser"), outputs=(OutputSpec(choices),))
+        prompt = text_to_image(sampler_name=["w", 0]) | {"w": node("Chooser")}
+        return validate(prompt, with_builtin(chooser), FakeCatalog())
+
+    assert not with_output(*SAMPLER_NAMES).node_errors
+    problem = with_output("euler").node_errors["3"]["errors"][0]
+    assert (problem["type"], problem["extra_info"]["received_type"]) == ("return_type_mismatch", "COMBO")
+
+
+def test_linked_combo_of_files_takes_the_same_files() -> None:
+    names = FakeCatalog().names("checkpoints")
+    chooser = replace(node_class("Chooser"), outputs=(OutputSpec(tuple(names)),))
+    prompt = text_to_image() | {"w": node("Chooser")}
+    prompt["4"]["inputs"]["ckpt_name"] = ["w", 0]
+    assert not validate(prompt, with_builtin(chooser), FakeCatalog()).node_errors
 
 
 def test_linked_combo_takes_no_plain_text_output() -> None:

@@ -83,7 +83,7 @@ def test_class_is_described_for_validation() -> None:
     assert by_name["extra"].section == "optional"
     assert by_name["extra"].matches_any
     assert not by_name["count"].matches_any
-    assert [each.type for each in info.outputs] == ["IMAGE", "x", "COMBO"]
+    assert [each.type for each in info.outputs] == ["IMAGE", "x", ["a", "b"]]
     assert [each.matches_any for each in info.outputs] == [False, True, False]
     assert [each.is_list for each in info.outputs] == [True, False, False]
     assert info.hidden == {"prompt": "PROMPT"}
