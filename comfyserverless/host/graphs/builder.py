@@ -26,9 +26,9 @@ def is_link(obj: Any) -> bool:
 
 @dataclass(slots=True)
 class _Place:
-    """Where prefixes are counted. call: they start again with another one; None: as a pack has set them."""
+    """Where prefixes are counted. call: they start again with another one, also those that a pack has set."""
 
-    call: CallInfo | None
+    call: CallInfo
     root: str
     call_index: int
     graphs: itertools.count[int] = field(default_factory=itertools.count)
@@ -39,7 +39,7 @@ _place: ContextVar[_Place | None] = ContextVar("graph_prefixes", default=None)
 
 def _current_place() -> _Place:
     call, place = bridge().call, _place.get()
-    if place is None or (place.call is not None and place.call is not call):
+    if place is None or place.call is not call:
         place = _Place(call, call.node_id, call.list_index)
         _place.set(place)
     return place
@@ -92,7 +92,7 @@ class GraphBuilder:
     @classmethod
     def set_default_prefix(cls, prefix_root: str, call_index: int, graph_index: int = 0) -> None:
         """Say what prefixes of graphs from now on are made of."""
-        _place.set(_Place(None, prefix_root, call_index, itertools.count(graph_index)))
+        _place.set(_Place(bridge().call, prefix_root, call_index, itertools.count(graph_index)))
 
     @classmethod
     def alloc_prefix(
