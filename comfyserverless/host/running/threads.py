@@ -18,8 +18,8 @@ from comfyserverless.host.running.current import current
 
 
 def let_threads_inherit() -> None:
-    """Change `Thread.start` and `ThreadPoolExecutor.submit` of this process; once, however often it is
-    called.""" if getattr(threading.Thread.start, "__wrapped__", None) is None:
+    """Change `Thread.start` and `ThreadPoolExecutor.submit` of this process, once for all calls."""
+    if getattr(threading.Thread.start, "__wrapped__", None) is None:
         setattr(threading.Thread, "start", _starting(threading.Thread.start))  # noqa: B010  mypy refuses it
         setattr(ThreadPoolExecutor, "submit", _submitting(ThreadPoolExecutor.submit))  # noqa: B010
 
