@@ -12,8 +12,8 @@ tensors, and again objects that somebody unwraps; None says that this object has
 
 What is no tensor, literal, list, dict with text keys, or such an object, stays in the node host and travels as
 an ObjectRef, so that it is the same object for the next node. A value that holds such a thing somewhere stays
-as a whole, so that its identity is kept too; but in an entry of a CONDITIONING and in a LATENT only the item
-itself stays, so that our own nodes can use the rest.
+as a whole, so that its identity is kept too, and so does one of very many items; but in an entry of a
+CONDITIONING and in a LATENT only the item itself stays, so that our own nodes can use the rest.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ _unwraps: dict[type, Unwrap] = {}
 _option_loads: dict[str, Callable[[Any], Any]] = {}
 _kind_loads: dict[str, Callable[[Any], Any]] = {}
 _PLAIN = (type(None), bool, int, float, str, bytes)
+_MOST_ITEMS = 50_000
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 64) - 1
 
 
@@ -150,6 +151,8 @@ class Codec:
         """Return one value of a pack as a tree that can be sent. Raises CapacityError if the arena is full."""
         made: list[Any] = []
         try:
+            if _is_large(value):
+                raise _Stays
             tree = self._save(value, made)
         except (_Stays, RecursionError):
             self.free(made)
@@ -228,6 +231,19 @@ class Codec:
 
 
 _TENSORS = (torch.Tensor, torch.nn.Parameter)
+
+
+def _is_large(value: Any) -> bool:
+    """Tell whether a value has so many items that others would wait while it is sent and read."""
+    left, stack = _MOST_ITEMS, [value]
+    while stack:
+        item = stack.pop()
+        if type(item) in (list, dict):
+            left -= len(item)
+            if left < 0:
+                return True
+            stack += item if type(item) is list else item.values()
+    return False
 
 
 def _made(value: dict[str, Any]) -> Any:
