@@ -47,11 +47,23 @@ def describe_nodes(files: FolderPaths, names: tuple[str, ...] | None = None) -> 
     return infos
 
 
+def with_theirs(
+    own: Mapping[str, Mapping[str, Any]], theirs: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
+    """Return our entries and those of packs; of two for one class ours, unless packs have added choices to it."""
+    added = {
+        name: info
+        for name, info in theirs.items()
+        if name not in own or info.get("python_module") == own[name]["python_module"]
+    }
+    return {**own, **added}
+
+
 async def show_nodes(request: web.Request) -> web.Response:
     """Describe all node classes, with the files that are there now as choices; waits for packs to be loaded."""
     files = files_of(request)
     theirs = await request.app[PACKS].object_info(files)
-    body = await asyncio.to_thread(lambda: encode_json({**describe_nodes(files), **theirs}))
+    body = await asyncio.to_thread(lambda: encode_json(with_theirs(describe_nodes(files), theirs)))
     return web.Response(body=body, content_type="application/json", charset="utf-8")
 
 
@@ -59,7 +71,8 @@ async def show_node(request: web.Request) -> web.Response:
     """Describe one node class, `{}` if there is none of that name."""
     files, name = files_of(request), request.match_info["node_class"]
     theirs = await request.app[PACKS].object_info(files, name)
-    return json_response(theirs or await asyncio.to_thread(describe_nodes, files, (name,)))
+    own = await asyncio.to_thread(describe_nodes, files, (name,))
+    return json_response(with_theirs(own, theirs))
 
 
 async def list_embeddings(request: web.Request) -> web.Response:
