@@ -6,6 +6,7 @@ it uses it. U-Nets read the middle block's residual first and the finest input b
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,11 +16,14 @@ from torch import Tensor
 from comfyserverless.functions.guided import (
     LATENT_CELL_PX,
     Point,
+    feature_name,
     guidance_of,
     model_inputs,
     point_of,
 )
 from comfyserverless.functions.patching.subject import take_diffusion
+from comfyserverless.models.adapters.adapter import T2IAdapter
+from comfyserverless.models.controlnet import ControlNet
 from comfyserverless.sampling.guidance import Batch, fit_batch
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn, Streamed
 
@@ -52,7 +56,8 @@ class ControlNetRun(ModelFn):
         point = point_of(inputs["state"], subject)
         index: int = inputs["application"]
         batches = [batch for batch in point.batches(guidance) if index in batch.controls]
-        lengths = {str(batch.index): components["control_net"].residual_count for batch in batches}
+        names = [name for batch in batches for name, _ in _places(components["control_net"], batch)]
+        lengths = dict(Counter(names))
         elements = self._make(components, point, batches, guidance.applications[index])
         return {"residuals": Streamed(lengths, elements)}
 
@@ -67,9 +72,9 @@ class ControlNetRun(ModelFn):
         strength: float = application["strength"]
         for batch in batches:
             residuals = self._run(components, point, batch, application["hint"])
-            for at in reversed(range(len(residuals))):
-                residual = residuals[at]
-                yield str(batch.index), at, residual if strength == 1.0 else residual * strength
+            places = _places(components["control_net"], batch)
+            for (name, at), residual in reversed(list(zip(places, residuals, strict=True))):
+                yield name, at, residual if strength == 1.0 else residual * strength
 
     def _run(
         self, components: Mapping[str, Any], point: Point, batch: Batch, image: Tensor
@@ -84,6 +89,13 @@ class ControlNetRun(ModelFn):
             inputs.x_in, inputs.timesteps, inputs.context, hints, inputs.adm
         )
         return residuals
+
+
+def _places(control_net: ControlNet | T2IAdapter, batch: Batch) -> list[tuple[str, int]]:
+    """Return the list, and the place in it, of each residual for a batch; a feature has a list of its own."""
+    if isinstance(control_net, T2IAdapter):
+        return [(feature_name(batch.index, number), 0) for number in control_net.block_numbers]
+    return [(str(batch.index), at) for at in range(control_net.residual_count)]
 
 
 def _for_each(batch: Batch, hint: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from comfyserverless.functions.patching.subject import Subject
 from comfyserverless.functions.patching.view import mask_at
 from comfyserverless.models.families.base import DiffusionModel, ModelFacts
 from comfyserverless.models.families.units import to_model_units
+from comfyserverless.models.residuals import WithFeatures
 from comfyserverless.sampling.guidance import (
     NEGATIVE,
     POSITIVE,
@@ -51,8 +52,8 @@ DENOISED = "denoised"
 Residuals = Sequence[Tensor]
 
 AddedBy = Sequence[Mapping[str, Residuals] | None]
-"""What each control application adds, in the order of guidance.applications: by batch index, None or no entry
-where it does not act."""
+"""What each control application adds, in the order of guidance.applications: by batch index, and by names of
+features (`feature_name`); None or no entry where it does not act."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +241,38 @@ class ChainedResiduals(Sequence[Tensor]):
         return total
 
 
+def feature_name(batch_index: int, block_number: int) -> str:
+    """Return the name of the list that holds what an adapter adds to a block, for a batch."""
+    return f"{batch_index}.{block_number}"
+
+
+def feature_blocks(given: Mapping[str, Residuals], batch_index: int) -> list[int]:
+    """List the blocks that an application adds features to, for a batch."""
+    names = (name.split(".") for name in given if "." in name)
+    return [int(number) for index, number in names if int(index) == batch_index]
+
+
+def chain(parts: Sequence[Residuals], features: Sequence[Mapping[int, Tensor]]) -> Residuals | None:
+    """Put together what several applications add, None if it is nothing; features: by block."""
+    residuals: Residuals = ChainedResiduals(parts) if len(parts) > 1 else (*parts, ())[0]
+    if not features:
+        return residuals if parts else None
+    total: dict[int, Tensor] = {}
+    for given in features:
+        for number, feature in given.items():
+            total[number] = total[number] + feature if number in total else feature
+    return WithFeatures(residuals, total)
+
+
 def _chain_residuals(batch: Batch, residuals: AddedBy) -> Residuals | None:
     parts: list[Residuals] = []
+    features: list[Mapping[int, Tensor]] = []
     for application in batch.controls:
         given = residuals[application] if application < len(residuals) else None
-        if given is not None and str(batch.index) in given:
+        if given is None:
+            continue
+        if str(batch.index) in given:
             parts.append(given[str(batch.index)])
-    if not parts:
-        return None
-    return parts[0] if len(parts) == 1 else ChainedResiduals(parts)
+        if blocks := feature_blocks(given, batch.index):
+            features.append({number: given[feature_name(batch.index, number)][0] for number in blocks})
+    return chain(parts, features)

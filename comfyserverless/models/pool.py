@@ -29,6 +29,8 @@ from comfyserverless.core.values import (
     VaeRef,
     WeightChange,
 )
+from comfyserverless.models.adapters.adapter import T2IAdapter, load_adapter
+from comfyserverless.models.adapters.layout import find_adapter
 from comfyserverless.models.autoencoder import Autoencoder, load_autoencoder
 from comfyserverless.models.controlnet import ControlNet, load_controlnet
 from comfyserverless.models.families.base import DiffusionModel, LoadedNetwork, ModelFacts
@@ -142,8 +144,8 @@ class ModelPool:
         with self._lock:
             return self._shelf.take(f"vae {ref.file}", lambda: self._load_vae(ref.file))
 
-    def controlnet(self, ref: ControlNetRef) -> ControlNet:
-        """Return a ControlNet."""
+    def controlnet(self, ref: ControlNetRef) -> ControlNet | T2IAdapter:
+        """Return a ControlNet, or what acts like one."""
         with self._lock:
             return self._shelf.take(f"controlnet {ref.file}", lambda: self._load_controlnet(ref.file))
 
@@ -239,9 +241,14 @@ class ModelPool:
             vae = load_autoencoder(root, self.residence)
         return vae, vae.residents
 
-    def _load_controlnet(self, file: FileRef) -> tuple[ControlNet, list[ResidentModel]]:
+    def _load_controlnet(self, file: FileRef) -> tuple[ControlNet | T2IAdapter, list[ResidentModel]]:
+        controlnet: ControlNet | T2IAdapter
         with opened(file) as root:
-            controlnet = load_controlnet(root, self.residence)
+            adapter = find_adapter(root)
+            if adapter is None:
+                controlnet = load_controlnet(root, self.residence)
+            else:
+                controlnet = load_adapter(adapter, self.residence)
         return controlnet, [controlnet.resident]
 
     def _load_upscaler(self, file: FileRef) -> tuple[Upscaler, tuple[ResidentModel, ...]]:

@@ -12,6 +12,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
+MIDDLE = -1
+"""The number of the middle block where features are added."""
+
+
+class WithFeatures(Sequence[Tensor]):
+    """Residuals of ControlNets, none of them or all, and what adapters add beside them.
+
+    features: by the number of the input block, or MIDDLE, to whose output each is added before anything reads
+    it.
+    """
+
+    def __init__(self, residuals: Sequence[Tensor], features: Mapping[int, Tensor]) -> None:
+        self._residuals = residuals
+        self.features = features
+
+    def __len__(self) -> int:
+        return len(self._residuals)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._residuals[index]
+
 
 class DeferredSum:
     """Stand for `skip + residual` until an operation of torch needs the numbers.

@@ -18,7 +18,7 @@ from comfyserverless.models.resident.order import unet_order
 from comfyserverless.models.resident.residence import Residence
 from comfyserverless.models.resident.run import ResidentModel
 from comfyserverless.models.resident.skeleton import Runner, steps_of
-from comfyserverless.models.residuals import defer
+from comfyserverless.models.residuals import WithFeatures, defer
 from comfyserverless.models.unet_layout import UnetLayout, read_layout, unet_names
 
 if TYPE_CHECKING:
@@ -56,8 +56,8 @@ class UnetModel(DiffusionModel):
     ) -> Tensor:
         """Run the network once (see DiffusionModel.predict)."""
         self._check(x_in, context, adm)
-        if options is not None:
-            return self._predict_patched(UnetInputs(x_in, timesteps, context, adm, residuals), options)
+        if options is not None or isinstance(residuals, WithFeatures):
+            return self._predict_patched(UnetInputs(x_in, timesteps, context, adm, residuals), options or {})
         extra: dict[str, Any] = {}
         if residuals is not None:
             *blocks, middle = defer(residuals)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from comfyserverless.core.errors import PromptError
-from comfyserverless.functions.guided import AddedBy, ChainedResiduals, Residuals
+from comfyserverless.functions.guided import AddedBy, Residuals, chain, feature_blocks, feature_name
 from comfyserverless.sampling.guidance import Batch, Entry
 
 
@@ -29,6 +29,7 @@ class PlannedResiduals:
         Raises PromptError if a patch asks for a conditioning with a ControlNet that is not in the plan.
         """
         parts: list[Residuals] = []
+        features: list[Mapping[int, Tensor]] = []
         for application in batch.controls:
             given = self._residuals[application] if application < len(self._residuals) else None
             if given is None:
@@ -37,9 +38,9 @@ class PlannedResiduals:
             slices = [(given[str(index)], at, count) for index, at, count in places if str(index) in given]
             if slices:
                 parts.append(_Stacked(slices))
-        if not parts:
-            return None
-        return parts[0] if len(parts) == 1 else ChainedResiduals(parts)
+            if blocks := feature_blocks(given, places[0][0]):
+                features.append({number: _feature(given, number, places) for number in blocks})
+        return chain(parts, features)
 
     def _place(self, entry: Entry) -> tuple[int, int, int]:
         """Return (batch index, place in it, number of entries) of an entry in the plan."""
@@ -51,6 +52,11 @@ class PlannedResiduals:
             "a model patch evaluates a conditioning of its own that has a ControlNet: what the ControlNet adds"
             " is known for the sampler's conditionings only"
         )
+
+
+def _feature(given: Mapping[str, Residuals], number: int, places: Sequence[tuple[int, int, int]]) -> Tensor:
+    """Return what is added to a block for entries at places of the plan, stacked."""
+    return _Stacked([(given[feature_name(index, number)], at, count) for index, at, count in places])[0]  # type: ignore[no-any-return]
 
 
 class _Stacked(Sequence[Tensor]):

@@ -14,15 +14,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.models.patching.attention import Options, run_block
 from comfyserverless.models.patching.calling import call
+from comfyserverless.models.residuals import MIDDLE, WithFeatures
 
 
 @dataclass(frozen=True, slots=True)
 class UnetInputs:
     """What a U-Net runs on: x [N, C, h, w], timesteps [N], context [N, T, D], vector [N, A] or None.
 
-    residuals: of ControlNets, input blocks in order, then the middle block; each is read where it is used.
+    residuals: of ControlNets, input blocks in order, then the middle block; each is read where it is used. With
+    features, which are added on the way down, they may be none.
     """
 
     x: Tensor
@@ -44,10 +47,13 @@ class _Walk:
         self._module = module
         self._inputs = inputs
         self._options = options
+        given = inputs.residuals
+        self._features = given.features if isinstance(given, WithFeatures) else {}
+        self._residuals = given if given is not None and len(given) else None
         self._embedding = self._embed()
 
     def run(self) -> Tensor:
-        options, module, residuals = self._options, self._module, self._inputs.residuals
+        options, module, residuals = self._options, self._module, self._residuals
         options["original_shape"] = list(self._inputs.x.shape)
         options["transformer_index"] = 0
         x, skips = self._encode()
@@ -55,6 +61,7 @@ class _Walk:
         x = self._apply(_middle_block(module), x)
         if residuals is not None:
             x = _added(x, residuals[-1])
+        x = self._with_feature(x, MIDDLE)
         x = self._decode(x, skips)
         output: Tensor = module.conv_out(module.conv_act(module.conv_norm_out(x)))
         return output
@@ -74,7 +81,7 @@ class _Walk:
         x, skips = self._inputs.x, []
         for number, layers in enumerate(input_blocks(self._module)):
             self._options["block"] = ("input", number)
-            x = self._apply(layers, x)
+            x = self._with_feature(self._apply(layers, x), number)
             for patch in self._patches("input_block_patch"):
                 x = call("input_block_patch", patch, x, self._options)
             skips.append(x)
@@ -83,7 +90,7 @@ class _Walk:
         return x, skips
 
     def _decode(self, x: Tensor, skips: list[Tensor]) -> Tensor:
-        residuals = self._inputs.residuals
+        residuals = self._residuals
         for number, layers in enumerate(output_blocks(self._module)):
             self._options["block"] = ("output", number)
             skip = skips.pop()
@@ -127,6 +134,17 @@ class _Walk:
             inner_dim=inner_width,
         )
         return output
+
+    def _with_feature(self, x: Tensor, number: int) -> Tensor:
+        if number not in self._features:
+            return x
+        feature = self._features[number]
+        if feature.shape[1] != x.shape[1]:
+            raise PromptError(
+                f"this T2I-Adapter adds {feature.shape[1]} channels where the model has {x.shape[1]}:"
+                " it was made for another family"
+            )
+        return _added(x, feature)
 
     def _patches(self, name: str) -> Sequence[Callable[..., Any]]:
         patches: Sequence[Callable[..., Any]] = self._options.get("patches", {}).get(name, ())

@@ -1,0 +1,1 @@
+"""T2I-Adapters: small networks that add features of a picture to a U-Net's encoder."""
