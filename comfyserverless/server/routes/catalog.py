@@ -50,7 +50,7 @@ def describe_nodes(files: FolderPaths, names: tuple[str, ...] | None = None) -> 
 def with_theirs(
     own: Mapping[str, Mapping[str, Any]], theirs: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return our entries and those of packs; of two for one class ours, unless packs have added choices to it."""
+    """Return our entries and those of packs; of two for one class ours, but for choices that packs added."""
     added = {
         name: info
         for name, info in theirs.items()
