@@ -20,6 +20,7 @@ from typing import Any
 from comfyserverless.client.connection import Connection, ConnectionFailed, Refused, connect
 from comfyserverless.client.edits import Edit, apply_edit, read_edits
 from comfyserverless.client.flags import TOKEN_VARIABLE
+from comfyserverless.client.interrupts import cancelled_by_signals, ended_like_ctrl_c
 from comfyserverless.client.local import local_server
 from comfyserverless.client.outputs import save_outputs
 from comfyserverless.client.progress import ProgressLine
@@ -40,7 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         file = _read(arguments.file)
         where = local_server(_serve_flags(arguments)) if arguments.local else nullcontext(arguments.server)
-        with where as url:
+        _check_folder(arguments.output)
+        with ended_like_ctrl_c(), where as url:
             return asyncio.run(_run(file, arguments, url.rstrip("/")))
     except (WorkflowError, ConfigError, Refused) as exc:
         return _fail(str(exc), _BAD_INPUT)
@@ -48,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _fail(f"not done after {arguments.timeout:g} s; the prompt was taken back", _FAILED)
     except (RunFailed, ConnectionFailed, OSError) as exc:
         return _fail(str(exc), _FAILED)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         return _fail("interrupted; the prompt was taken back", _ENDED_BY_SIGINT)
 
 
@@ -58,6 +60,13 @@ def _read(path: Path) -> WorkflowFile:
     except OSError as exc:
         raise ConfigError(f"{path}: {exc.strerror or exc}") from None
     return read_file(data, str(path))
+
+
+def _check_folder(folder: Path) -> None:
+    """Raise ConfigError if nothing can be saved in a folder, before anything runs for it."""
+    there = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise ConfigError(f"--output {folder}: nothing can be saved there")
 
 
 def _serve_flags(arguments: argparse.Namespace) -> list[str]:
@@ -74,22 +83,30 @@ def _serve_flags(arguments: argparse.Namespace) -> list[str]:
 
 async def _run(file: WorkflowFile, arguments: argparse.Namespace, url: str) -> int:
     token = arguments.token or os.environ.get(TOKEN_VARIABLE)
-    async with connect(url, token) as connection:
-        object_info = await connection.get("/object_info")
-        if not isinstance(object_info, dict):
-            raise ConnectionFailed(f"{url} does not answer as ComfyUI does")
-        converted = _prompt(file, object_info)
-        prompt = converted.prompt
-        for text in arguments.set:
-            for edit in read_edits(text, prompt, converted.instances):
-                apply_edit(await _uploaded(edit, connection), prompt, object_info)
-        workflow = file.content if file.kind == "ui" else file.workflow
-        ended = await _follow(Runner(connection, prompt, workflow), prompt, arguments)
-        for line in (*ended.warnings, *(f"{title}: {text}" for title, text in ended.texts)):
-            print(line, file=sys.stderr)
-        for path in await save_outputs(connection, ended.files, arguments.output):
-            print(path)
+    with cancelled_by_signals():
+        async with connect(url, token) as connection:
+            for path in await _made(file, arguments, connection, url):
+                print(path)
     return 0
+
+
+async def _made(
+    file: WorkflowFile, arguments: argparse.Namespace, connection: Connection, url: str
+) -> list[Path]:
+    """Run the prompt of a file; returns where its outputs are saved."""
+    object_info = await connection.get("/object_info")
+    if not isinstance(object_info, dict):
+        raise ConnectionFailed(f"{url} does not answer as ComfyUI does")
+    converted = _prompt(file, object_info)
+    prompt = converted.prompt
+    for text in arguments.set:
+        for edit in read_edits(text, prompt, converted.instances):
+            apply_edit(await _uploaded(edit, connection), prompt, object_info)
+    workflow = file.content if file.kind == "ui" else file.workflow
+    ended = await _follow(Runner(connection, prompt, workflow), prompt, arguments)
+    for line in (*ended.warnings, *(f"{title}: {text}" for title, text in ended.texts)):
+        print(line, file=sys.stderr)
+    return await save_outputs(connection, ended.files, arguments.output)
 
 
 async def _follow(runner: Runner, prompt: dict[str, Any], arguments: argparse.Namespace) -> Ended:

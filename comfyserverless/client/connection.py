@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from comfyserverless.core.errors import ComfyServerlessError
+from comfyserverless.core.errors import ComfyServerlessError, ConfigError
 
 #: How long a server may take to begin an answer; runs themselves have no limit.
 _ANSWER_S = 60.0
@@ -112,13 +112,18 @@ class Connection:
 
 @asynccontextmanager
 async def connect(url: str, token: str | None) -> AsyncIterator[Connection]:
-    """Give requests to a server; nothing is sent yet. Raises ConnectionFailed for what is no address."""
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    """Give requests to a server; nothing is sent yet. Raises ConnectionFailed for what is no address.
+
+    Raises ConfigError for what is no token.
+    """
+    if token is not None and not token.strip().isprintable():
+        raise ConfigError("the access token holds characters that no token has")
+    headers = {} if token is None else {"Authorization": f"Bearer {token.strip()}"}
     limits = aiohttp.ClientTimeout(total=None, sock_connect=_ANSWER_S, sock_read=None)
     try:
         session = aiohttp.ClientSession(url, headers=headers, timeout=limits)
     except (ValueError, AssertionError) as exc:
-        raise ConnectionFailed(f"{url} is not the address of a server") from exc
+        raise ConnectionFailed(f"{url} is not the address of a server, as in http://127.0.0.1:8188") from exc
     async with session:
         yield Connection(session, url)
 
@@ -136,7 +141,7 @@ def _reason(path: str, status: int, answer: Any) -> str:
     """Say in one line why a request was refused."""
     error = answer.get("error") if isinstance(answer, dict) else None
     if isinstance(error, dict):
-        details = f": {error['details']}" if error.get("details") else ""
-        return f"{error.get('message', 'refused')}{details}"
+        message, details = error.get("message", "refused"), error.get("details")
+        return f"{message}: {details}" if details and details != message else str(message)
     hint = " (give --token)" if status == 401 else ""
     return f"the server answers {status} for {path}{hint}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -151,6 +152,8 @@ def _number(widget: Widget, text: str, kind: type[int] | type[float]) -> int | f
         value = kind(text)
     except ValueError:
         raise ValueError(f"not {'a whole number' if kind is int else 'a number'}") from None
+    if not math.isfinite(value):
+        raise ValueError("not a finite number")
     low, high = widget.options.get("min"), widget.options.get("max")
     if (low is not None and value < low) or (high is not None and value > high):
         raise ValueError(f"not between {low} and {high}")

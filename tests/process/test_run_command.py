@@ -127,11 +127,14 @@ def test_prompt_that_the_server_refuses_is_explained(server: RunningServer, tmp_
     assert "node 3 (KSampler): A required input is not given: seed" in err
 
 
-def test_interrupted_command_takes_its_prompt_back(server: RunningServer, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_command_takes_its_prompt_back(
+    server: RunningServer, tmp_path: Path, number: signal.Signals
+) -> None:
     graph = str(ROOT / "graphs" / "text_to_image.json")
     process = start(tmp_path, graph, "--server", server.url, "--set", "3.steps=10000")
     wait_until(lambda: len(get(server, "/queue")["queue_running"]) == 1, process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "the prompt was taken back" in err
@@ -162,6 +165,18 @@ def test_local_run_leaves_a_picture_and_nothing_else(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=110)
     assert process.returncode == 0, err
     assert [(work / line).is_file() for line in out.splitlines()] == [True]
+    assert list(temp.glob("comfyserverless*")) == []
+
+
+def test_local_run_that_is_told_to_end_takes_its_server_with_it(tmp_path: Path) -> None:
+    temp = tmp_path / "temp"
+    temp.mkdir()
+    picture = str(PICTURES / "text_to_image.png")
+    process = start(tmp_path, picture, "--local", "--set", "KSampler.steps=10000", env={"TMPDIR": str(temp)})
+    wait_until(lambda: list(temp.glob("comfyserverless-run-*/server.log")), process)
+    process.terminate()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
     assert list(temp.glob("comfyserverless*")) == []
 
 

@@ -31,7 +31,7 @@ def read_file(data: bytes, name: str) -> WorkflowFile:
     if found is not None:
         return _from_texts(*found, name)
     try:
-        content = json.loads(data)
+        content = json.loads(data, parse_constant=_null)
     except (ValueError, RecursionError):
         raise WorkflowError(f"{name}: neither JSON nor one of {', '.join(FORMATS[:-1])}") from None
     if isinstance(content, dict) and kind_of(content) is None and kind_of(content.get("prompt")) == "api":
@@ -54,8 +54,11 @@ def _from_texts(file_kind: str, texts: Mapping[str, str], name: str) -> Workflow
 
 def _json(text: str | None) -> dict[str, Any] | None:
     try:
-        # Infinity and NaN are no JSON, but ComfyUI writes them.
-        value = None if text is None else json.loads(text)
+        value = None if text is None else json.loads(text, parse_constant=_null)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _null(_constant: str) -> None:
+    """Read NaN and Infinity as null: ComfyUI writes them (`is_changed`), but they are no JSON, nor sent."""

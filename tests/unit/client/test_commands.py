@@ -50,6 +50,22 @@ def test_folder_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.Captur
     assert f"--models-directory {tmp_path / 'gone'}: there is no such folder" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_output_that_cannot_be_a_folder_is_told_before_anything_runs(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "w.json").write_text('{"1": {"class_type": "A", "inputs": {}}}')
+    (tmp_path / "file").write_text("")
+    assert cli.main(["run", str(tmp_path / "w.json"), "--output", str(tmp_path / place)]) == 2
+    assert "nothing can be saved there" in capsys.readouterr().err
+
+
+def test_token_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "w.json").write_text('{"1": {"class_type": "A", "inputs": {}}}')
+    assert cli.main(["run", str(tmp_path / "w.json"), "--token", "a\nb"]) == 2
+    assert "access token" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("url", ["nonsense", "http://127.0.0.1:1/path/"])
 def test_server_that_cannot_be_reached_is_code_1(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -24,6 +24,7 @@ INFO = {
                     "COMFY_DYNAMICCOMBO_V3",
                     {"options": [{"key": "big", "inputs": {"required": {"width": ["INT", {}]}}}]},
                 ],
+                "free": ["FLOAT", {}],
                 "curve": ["CURVE", {}],
             }
         }
@@ -108,3 +109,9 @@ def test_name_of_an_uploaded_file_needs_no_choice() -> None:
     changed = prompt()
     apply_edit(Edit("3", "name", "new.png", is_uploaded=True), changed, INFO)
     assert changed["3"]["inputs"]["name"] == "new.png"
+
+
+@pytest.mark.parametrize("number", ["nan", "inf", "1e999"])
+def test_number_that_json_cannot_carry_is_refused_here(number: str) -> None:
+    with pytest.raises(ConfigError, match="finite"):
+        edited(f"3.free={number}")

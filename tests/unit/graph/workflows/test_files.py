@@ -175,3 +175,10 @@ def test_damaged_files_never_fail_otherwise(kind: str, data: st.DataObject) -> N
 )
 def test_any_json_has_a_kind_or_none(value: Any) -> None:
     assert kind_of(value) in ("api", "ui", None)
+
+
+def test_nan_that_comfyui_writes_is_read_as_null() -> None:
+    text = '{"1": {"class_type": "A", "inputs": {}, "is_changed": [NaN]}}'
+    embedded = read_file(png(prompt=("tEXt", text)), "w")
+    assert embedded.content == read_file(text.encode(), "w").content
+    assert embedded.content["1"]["is_changed"] == [None]
