@@ -71,7 +71,7 @@ class GraphMaker:
         self._makers: dict[str, list[tuple[str, int]]] = {}
         for name, declared in self.classes.items():
             for slot, output in enumerate(declared.outputs):
-                self._makers.setdefault(output.type, []).append((name, slot))
+                self._makers.setdefault(str(output.type), []).append((name, slot))
         self._takers: dict[str, list[tuple[str, str]]] = {}
         for name, declared in self.classes.items():
             for spec in declared.inputs:
@@ -103,7 +103,7 @@ class GraphMaker:
                     costs[name] = level
             for name, level_of in costs.items():
                 for output in self.classes[name].outputs:
-                    kinds.setdefault(output.type, level_of)
+                    kinds.setdefault(str(output.type), level_of)
         return costs
 
     def _add(
@@ -164,7 +164,7 @@ class GraphMaker:
             if saved:
                 return
             slot = rng.randrange(len(outputs))
-            takers = self._takers.get(outputs[slot].type, ())
+            takers = self._takers.get(str(outputs[slot].type), ())
             last = [each for each in takers if self._ends_soon(each[0]) and each[0] not in self._avoided]
             if not takers:
                 return
