@@ -185,6 +185,10 @@ class Zygote:
         status = _CRASHED
         try:
             die_with_parent(parent_pid, signal.SIGKILL)
+            if request.host is not None:
+                os.setpgid(
+                    0, 0
+                )  # what packs start ends with it, and their signals to the group reach nobody else
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
@@ -205,6 +209,11 @@ class Zygote:
             os._exit(status)
 
     def _reap(self, child: _Child) -> None:
+        if child.request.host is not None:
+            with contextlib.suppress(
+                ProcessLookupError
+            ):  # before it is reaped: nobody else can have its number
+                os.killpg(child.pid, signal.SIGKILL)
         _, wait_status = os.waitpid(child.pid, 0)
         self._selector.unregister(child.pidfd)
         os.close(child.pidfd)

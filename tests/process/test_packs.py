@@ -253,6 +253,21 @@ async def test_node_can_have_a_built_in_node_work_for_it(packs: RunningServer) -
     assert len(set(first)) > 8
 
 
+def _lives(pid: str) -> bool:
+    return Path(f"/proc/{pid}/exe").exists()
+
+
+async def test_processes_that_a_pack_has_started_end_with_the_host(packs: RunningServer) -> None:
+    async with Client(packs.url) as client:
+        started = shown(
+            await client.run({"1": {"class_type": "StubSpawn", "inputs": {}}, "9": show(["1", 0], ["1", 1])})
+        )
+        error_of(await client.run({"5": {"class_type": "StubDie", "inputs": {"how": "exit"}}}))
+        async with asyncio.timeout(10):
+            while any(map(_lives, started)):  # noqa: ASYNC110 - it lasts
+                await asyncio.sleep(0.05)
+
+
 async def test_killed_host_comes_back(packs: RunningServer) -> None:
     graph = {"1": add(20, 2), "9": show(["1", 0])}
     async with Client(packs.url) as client:

@@ -74,6 +74,8 @@ class HostOutput:
         self._readers.add(task)
         try:
             await _read(reader)
+        except asyncio.CancelledError:
+            log.debug("somebody still holds an output of the node packs")  # a process that a pack has started
         finally:
             self._readers.discard(task)
             writer.close()

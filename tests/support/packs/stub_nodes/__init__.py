@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import os
+import subprocess
 import sys
 import time
 from typing import Any, ClassVar
@@ -119,6 +120,24 @@ class StubDie(Node):
         if how == "leave":
             sys.exit("a node leaves")
         raise KeyError("no such stub")
+
+
+class StubSpawn(Node):
+    """Starts a program that does not end, and forks its own process; gives both pids."""
+
+    RETURN_TYPES = ("INT", "INT")
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {}}
+
+    def run(self) -> tuple[int, int]:
+        program = subprocess.Popen(["sleep", "600"])
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(600)
+            os._exit(0)
+        return program.pid, pid
 
 
 class StubBlock(Node):
@@ -266,6 +285,7 @@ NODE_CLASS_MAPPINGS = {
         StubObject,
         StubOpen,
         StubDie,
+        StubSpawn,
         StubBlock,
         StubShout,
         StubSample,

@@ -65,3 +65,17 @@ async def test_what_a_process_writes_to_the_socket_is_logged(
     await output.stop()
     assert "[packs] line 0\n" in caplog.text
     assert "[packs] line 1999" not in caplog.text
+
+
+async def test_process_that_keeps_its_output_open_is_no_error_at_the_stop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    output = HostOutput()
+    await output.start(tmp_path / "out")
+    with socket.socket(socket.AF_UNIX) as out:
+        out.connect(str(tmp_path / "out"))
+        while not output._readers:
+            await asyncio.sleep(0)
+        await output.stop()
+        await asyncio.sleep(0)
+    assert caplog.text == ""
