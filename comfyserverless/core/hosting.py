@@ -32,6 +32,9 @@ from typing import Any
 
 import msgspec
 
+COMPATIBLE_VERSION = "0.8.0"
+"""The ComfyUI release whose behaviour this server was compared with; packs ask for it, too."""
+
 SERVED_HEADER = "X-Comfyserverless-Served"
 """Control -> node host, in each request that is passed on to a route of a pack: {tenant, places {kind: folder}}
 as JSON, of who has sent it."""

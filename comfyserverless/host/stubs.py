@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -30,11 +30,17 @@ class _MadeModule(Loader):
 
 
 class StubFinder(MetaPathFinder):
-    """Find modules below a package, at any depth, that have no file."""
+    """Find modules below a package, at any depth, that have no file. parts: its only ones, None: all."""
 
-    def __init__(self, package: str, lookup_of: Callable[[str], Callable[[str], Any]]) -> None:
+    def __init__(
+        self,
+        package: str,
+        lookup_of: Callable[[str], Callable[[str], Any]],
+        parts: Collection[str] | None = None,
+    ) -> None:
         self.package = package
         self._lookup_of = lookup_of
+        self._parts = parts
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -43,16 +49,24 @@ class StubFinder(MetaPathFinder):
         parent, _, name = fullname.rpartition(".")
         if not f"{parent}.".startswith(f"{self.package}.") or name.startswith("_"):
             return None
+        part = fullname[len(self.package) + 1 :].partition(".")[0]
+        if self._parts is not None and part not in self._parts:
+            return None
         return importlib.util.spec_from_loader(
             fullname, _MadeModule(self._lookup_of(fullname)), is_package=True
         )
 
 
-def make_modules_below(package: str, lookup_of: Callable[[str], Callable[[str], Any]]) -> None:
-    """Let modules of a package that have no file be made; once for each package, however often it is loaded."""
+def make_modules_below(
+    package: str, lookup_of: Callable[[str], Callable[[str], Any]], parts: Collection[str] | None = None
+) -> None:
+    """Let modules of a package that have no file be made; once for each package, however often it is loaded.
+
+    parts: the names that may follow the package's, None: all. Packs try what is there by importing it.
+    """
     known = [finder for finder in sys.meta_path if isinstance(finder, StubFinder) and finder.package == package]
     if not known:
-        sys.meta_path.append(StubFinder(package, lookup_of))
+        sys.meta_path.append(StubFinder(package, lookup_of, parts))
 
 
 def names_of_nodes(module: str) -> Callable[[str], Any]:

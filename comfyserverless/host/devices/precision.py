@@ -130,3 +130,13 @@ def cast_to_device(tensor: Tensor, device: Any, dtype: torch.dtype | None, copy:
 def force_upcast_attention_dtype() -> None:
     """Say that attention computes in the type of its inputs."""
     return None
+
+
+def stochastic_rounding(value: Tensor, dtype: torch.dtype, seed: int = 0) -> Tensor:
+    """Return a tensor in a type, rounded to nearest: weights that are saved here are not trained on."""
+    return value.to(dtype)
+
+
+def get_supported_float8_types() -> list[torch.dtype]:
+    """Return the types of eight bits that this torch has."""
+    return list(FLOAT8_TYPES)

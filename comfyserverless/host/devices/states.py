@@ -5,6 +5,7 @@ It is the device of the node host: models of the server's own nodes are on the w
 
 from __future__ import annotations
 
+import platform
 from enum import Enum
 from typing import Any
 
@@ -137,3 +138,12 @@ def never(*args: Any, **kwargs: Any) -> bool:
 def pytorch_attention_enabled() -> bool:
     """Say yes: attention is torch's own."""
     return True
+
+
+def nothing(*args: Any, **kwargs: Any) -> None:
+    """Do nothing, and return nothing: about streams that copy weights, which are the workers' matter."""
+
+
+def is_wsl() -> bool:
+    """Tell whether this Linux runs within Windows."""
+    return "microsoft" in platform.uname().release.lower()

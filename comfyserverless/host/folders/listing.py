@@ -12,6 +12,8 @@ from comfyserverless.host.folders.table import FolderTable, canonical_key
 _CONTENT_KINDS = frozenset({"image", "video", "audio", "model"})
 _MODEL_ENDINGS = (".glb", ".gltf", ".obj", ".stl", ".fbx", ".ply")
 _EXTRA_IMAGES = (".webp", ".avif")
+EXTRA_TYPES = {name[1:]: "image" for name in _EXTRA_IMAGES} | {name[1:]: "model" for name in _MODEL_ENDINGS}
+"""Ending -> kind of files that the system's table of types may not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,28 @@ class Listing:
     extensions: frozenset[str]
     names: tuple[str, ...]
     directories: dict[str, float]
+
+
+class CacheHelper:
+    """Stand for what keeps lists within one request: lists are kept here until a directory changes."""
+
+    active = False
+
+    def __enter__(self) -> CacheHelper:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Do nothing."""
+
+    def get(self, key: str, default: object = None) -> object:
+        """Return the default: nothing is kept here."""
+        return default
+
+    def set(self, key: str, value: object) -> None:
+        """Do nothing."""
+
+    def clear(self) -> None:
+        """Do nothing."""
 
 
 class Listings:

@@ -105,6 +105,18 @@ class FolderPaths:
         """Return the names of files of these kinds (image, video, audio, model)."""
         return listing.filter_contents(files, content_types)
 
+    def get_public_user_directory(self, user_id: str) -> str | None:
+        """Return the folder of a user; None for names of system folders, which are nobody's."""
+        if not user_id or user_id.startswith("__"):
+            return None
+        return naming.join_inside(self.directory("user"), user_id)
+
+    def get_system_user_directory(self, name: str = "system") -> str:
+        """Return a folder for what belongs to the server or a pack. Raises ValueError for other than a word."""
+        if not name or name.startswith("_") or not name.replace("_", "").isalnum():
+            raise ValueError(f"{name!r} is no name of a system folder")
+        return os.path.join(self.directory("user"), f"__{name}")
+
     def map_legacy(self, folder_name: str) -> str:
         """Return the key that an old name stands for."""
         return canonical_key(folder_name)
@@ -125,5 +137,8 @@ def names_of(paths: FolderPaths) -> dict[str, Any]:
         "folder_names_and_paths": paths.table.entries,
         "supported_pt_extensions": paths.table.extensions,
         "filename_list_cache": paths.listings.cache,
+        "extension_mimetypes_cache": dict(listing.EXTRA_TYPES),
+        "CacheHelper": listing.CacheHelper,
+        "cache_helper": listing.CacheHelper(),
         "__file__": os.path.join(paths.base_path, "folder_paths.py"),
     }

@@ -24,7 +24,7 @@ from comfyserverless.host.api.extension import ENTRYPOINT, load_nodes
 from comfyserverless.host.contract import ClassEntry
 from comfyserverless.host.failing import words_of
 from comfyserverless.host.loading.registry import ClassRegistry
-from comfyserverless.host.loading.requirements import missing_requirements, pip_line
+from comfyserverless.host.loading.requirements import missing_requirements, package_of, pip_line
 from comfyserverless.host.loading.scan import PackPlace, find_packs
 
 log = logging.getLogger(__name__)
@@ -82,6 +82,7 @@ class PackLoader:
         except BaseException as exc:  # noqa: BLE001 - custom-node call: others go on
             pack.error = _told(exc)
             log.error("pack %s cannot be loaded: %s\n%s", pack.place.name, pack.error, _trace(exc))
+            pack.missing = pack.missing or tuple(filter(None, [package_of(exc)]))
             if pack.missing:
                 log.error(
                     "pack %s lacks packages; install them with: %s", pack.place.name, pip_line(pack.missing)

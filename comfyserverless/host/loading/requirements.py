@@ -6,6 +6,22 @@ import os
 from collections.abc import Iterator
 from importlib import metadata
 
+_OWN_NAMES = {
+    *("av", "einops", "gguf", "imageio", "kornia", "matplotlib", "numba", "onnxruntime", "pandas", "peft"),
+    *("piexif", "requests", "sentencepiece", "soundfile", "spandrel", "timm", "torchaudio", "torchvision"),
+    "ultralytics",
+}
+_PACKAGES = {
+    "color_matcher": "color-matcher",
+    "cv2": "opencv-python-headless",
+    "git": "GitPython",
+    "imageio_ffmpeg": "imageio-ffmpeg",
+    "segment_anything": "segment-anything",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+}
+"""Modules that packs import as given with ComfyUI, or without naming them, by the packages that have them."""
+
 
 def missing_requirements(folder: str) -> tuple[str, ...]:
     """Return the lines of a pack's requirements.txt that what is installed does not meet."""
@@ -27,6 +43,17 @@ def missing_requirements(folder: str) -> tuple[str, ...]:
         if not wanted.specifier.contains(version, prereleases=True):
             found.append(line)
     return tuple(dict.fromkeys(found))
+
+
+def package_of(error: BaseException) -> str:
+    """Return the package to install after an import that failed, empty if it is not known or not of that kind.
+
+    Only well-known modules are told: that a package on an index has a module's name says little about it.
+    """
+    if not isinstance(error, ModuleNotFoundError) or not error.name:
+        return ""
+    module = error.name.partition(".")[0]
+    return module if module in _OWN_NAMES else _PACKAGES.get(module, "")
 
 
 def pip_line(missing: tuple[str, ...]) -> str:

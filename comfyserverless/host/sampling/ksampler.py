@@ -11,8 +11,7 @@ from torch import Tensor
 
 from comfyserverless.core.samplers import SAMPLER_NAMES, SCHEDULER_NAMES
 from comfyserverless.host.sampling.guiders import CFGGuider
-from comfyserverless.host.sampling.levels import DISCARDS_PENULTIMATE, calculate_sigmas
-from comfyserverless.host.sampling.methods import sampler_object
+from comfyserverless.host.sampling.levels import DISCARDS_PENULTIMATE
 from comfyserverless.host.sampling.noise import fix_empty_latent_channels, prepare_noise
 from comfyserverless.sampling.sigmas import FULL_STRENGTH
 
@@ -52,7 +51,7 @@ class KSampler:
         """Return the levels of a whole walk."""
         discards = self.sampler in self.DISCARD_PENULTIMATE_SIGMA_SAMPLERS
         process = self.model.get_model_object("model_sampling")
-        sigmas = calculate_sigmas(process, self.scheduler, steps + 1 if discards else steps)
+        sigmas = _theirs("calculate_sigmas")(process, self.scheduler, steps + 1 if discards else steps)
         return torch.cat([sigmas[:-2], sigmas[-1:]]) if discards else sigmas
 
     def set_steps(self, steps: int, denoise: float | None = None) -> None:
@@ -92,11 +91,17 @@ class KSampler:
             if start_step >= len(levels) - 1:
                 return latent
             levels = levels[start_step:]
+        sampler = _theirs("sampler_object")(self.sampler)
         return sample(
-            self.model, noise, positive, negative, cfg, self.device, sampler_object(self.sampler), levels,
+            self.model, noise, positive, negative, cfg, self.device, sampler, levels,
             self.model_options, latent_image=latent, denoise_mask=denoise_mask, callback=callback,
             disable_pbar=disable_pbar, seed=seed,
         )  # fmt: skip
+
+
+def _theirs(name: str) -> Any:
+    """Return a function of `comfy.samplers` as it is now: packs put their own in its place."""
+    return getattr(import_module("comfy.samplers"), name)
 
 
 def sample(

@@ -17,6 +17,7 @@ from aiohttp import web
 from comfyserverless import __version__
 from comfyserverless.control.views import WorkerView
 from comfyserverless.core.config import ServerConfig
+from comfyserverless.core.hosting import COMPATIBLE_VERSION
 from comfyserverless.core.ids import PromptId, TenantId
 from comfyserverless.server.access import identity_of
 from comfyserverless.server.bodies import error_response, json_response, read_object
@@ -24,9 +25,6 @@ from comfyserverless.server.broadcasts.room import sockets_per_tenant
 from comfyserverless.server.content.installed import TEMPLATES_DISTRIBUTIONS
 from comfyserverless.server.keys import CONFIG, ENGINE, HUB, LOGS, files_of, tenant_of
 from comfyserverless.server.reconnects.resuming import Standing
-
-COMPATIBLE_VERSION = "0.8.0"
-"""The ComfyUI release whose behaviour this server was compared with."""
 
 _RETRY_AFTER_S = "5"
 _KINDS = ("output", "input", "temp")

@@ -34,6 +34,7 @@ from comfyserverless.host.devices.precision import (
     cast_to_device,
     dtype_size,
     force_upcast_attention_dtype,
+    get_supported_float8_types,
     pick_weight_dtype,
     should_use_bf16,
     should_use_fp16,
@@ -59,7 +60,9 @@ from comfyserverless.host.devices.states import (
     is_device_type,
     is_device_xpu,
     is_nvidia,
+    is_wsl,
     never,
+    nothing,
     offload_device,
     pytorch_attention_enabled,
     text_encoder_device,
@@ -81,6 +84,9 @@ total_vram = get_total_memory(get_torch_device()) / (1 << 20)
 unet_offload_device = text_encoder_offload_device = vae_offload_device = offload_device
 vae_device = get_torch_device
 intermediate_device = offload_device
+sync_stream = synchronize = get_offload_stream = nothing
+pytorch_attention_enabled_vae = pytorch_attention_enabled
+NUM_STREAMS = 0
 
 xformers_enabled = xformers_enabled_vae = sage_attention_enabled = flash_attention_enabled = never
 pytorch_attention_flash_attention = force_channels_last = device_should_use_non_blocking = never
@@ -108,6 +114,7 @@ __all__ = [
     "free_memory",
     "get_autocast_device",
     "get_free_memory",
+    "get_supported_float8_types",
     "get_torch_device",
     "get_torch_device_name",
     "get_total_memory",
@@ -119,6 +126,7 @@ __all__ = [
     "is_device_type",
     "is_device_xpu",
     "is_nvidia",
+    "is_wsl",
     "load_model_gpu",
     "load_models_gpu",
     "loaded_models",

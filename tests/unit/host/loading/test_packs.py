@@ -63,6 +63,15 @@ def test_pack_that_fails_is_named_and_stops_no_other(tmp_path: Path, code: str, 
     assert registry.get("Good") is not None
 
 
+def test_pack_that_lacks_a_package_which_it_does_not_name_tells_how_to_install_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pack(tmp_path, "a_bad", "raise ModuleNotFoundError('no', name='cv2')")
+    reports, _, _ = load(tmp_path)
+    assert reports["a_bad"].missing == ("opencv-python-headless",)
+    assert "pip install opencv-python-headless" in caplog.text
+
+
 def test_modules_of_a_pack_import_each_other_and_classes_know_their_pack(tmp_path: Path) -> None:
     code = (
         "from .more import Node\nNODE_CLASS_MAPPINGS = {'N': Node}\nNODE_DISPLAY_NAME_MAPPINGS = {'N': 'The N'}"

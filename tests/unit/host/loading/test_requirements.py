@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from comfyserverless.host.loading.requirements import missing_requirements, pip_line
+import pytest
+
+from comfyserverless.host.loading.requirements import missing_requirements, package_of, pip_line
 
 
 def test_only_what_is_not_installed_is_missing(tmp_path: Path) -> None:
@@ -20,3 +22,16 @@ def test_only_what_is_not_installed_is_missing(tmp_path: Path) -> None:
 
 def test_pack_without_a_list_wants_nothing(tmp_path: Path) -> None:
     assert missing_requirements(str(tmp_path)) == ()
+
+
+@pytest.mark.parametrize(
+    ("module", "package"),
+    [
+        ("cv2.ximgproc", "opencv-python-headless"),
+        ("torchvision", "torchvision"),
+        ("their_own_part", ""),
+    ],
+)
+def test_module_that_is_well_known_names_its_package(module: str, package: str) -> None:
+    assert package_of(ModuleNotFoundError(name=module)) == package
+    assert package_of(ImportError(name=module)) == ""
