@@ -169,6 +169,8 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec("vae.encode_inpaint", "gpu", "vae pixels mask grow_by", "samples noise_mask"),
             _spec("latent.empty", "cpu", "width height batch_size", "samples"),
             _spec("latent.upscale", "cpu", "samples width height method crop", "samples"),
+            _spec("model.save", "gpu", "model directory stem metadata", "files"),
+            _spec("vae.save", "cpu", "vae directory stem metadata", "files"),
             _spec("latent.save", "cpu", "samples directory stem metadata", "files"),
             _spec("latent.load", "cpu", "file", "samples"),
             _spec("latent.composite", "cpu", "samples_to samples_from x y feather", "samples"),

@@ -88,6 +88,7 @@ from comfyserverless.functions.mask import (
 )
 from comfyserverless.functions.patching.builtin.operations import LatentOperate
 from comfyserverless.functions.sample import SampleBegin, SampleEnd
+from comfyserverless.functions.saving.models import ModelSave, VaeSave
 from comfyserverless.functions.text import TextEncode
 from comfyserverless.functions.texts.patterns import TextExtract, TextMatch, TextSubstitute
 from comfyserverless.functions.texts.saving import TextSave
@@ -188,6 +189,8 @@ FUNCTIONS: Mapping[str, ModelFn] = MappingProxyType(
             TextSubstitute(),
             TextShow(),
             TextSave(),
+            ModelSave(),
+            VaeSave(),
             ImageSaveWebp(),
             ImageSaveApng(),
             ImageSaveDeep(),

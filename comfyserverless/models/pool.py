@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from comfyserverless.core.errors import ModelFileError, PromptError
 from comfyserverless.core.memory import WeightsPicture
@@ -33,6 +34,7 @@ from comfyserverless.models.adapters.adapter import T2IAdapter, load_adapter
 from comfyserverless.models.adapters.layout import find_adapter
 from comfyserverless.models.autoencoder import Autoencoder, load_autoencoder
 from comfyserverless.models.controlnet import ControlNet, load_controlnet
+from comfyserverless.models.exporting.tensors import changed_tensors
 from comfyserverless.models.families.base import DiffusionModel, LoadedNetwork, ModelFacts
 from comfyserverless.models.families.registry import find_network, identify
 from comfyserverless.models.lora.keys import UNET_PREFIXES, clip_layer_names, clip_prefixes, unet_layer_names
@@ -128,6 +130,13 @@ class ModelPool:
                 return network.model(None)
             key = f"network {ref.file} {loras}"
             return network.model(self._shelf.take(key, lambda: self._patch_network(network, loras)))
+
+    def network_tensors(self, ref: ModelRef) -> dict[str, Tensor]:
+        """Return a network's tensors on the CPU, with LoRAs and merges, by their original names."""
+        with self._lock:
+            network = self._network(ref.file)
+            changes = self._plan_network(network, _effective(ref.loras))
+        return changed_tensors(network.resident, network.names, changes)
 
     def text(self, ref: ClipRef) -> TextEncoder:
         """Return the text encoder of one or more files, with LoRAs merged."""

@@ -26,6 +26,7 @@ from comfyserverless.nodes.images import changing as image_changing
 from comfyserverless.nodes.images import combining as image_combining
 from comfyserverless.nodes.latents import changing as latent_changing
 from comfyserverless.nodes.merging import factors, merging
+from comfyserverless.nodes.merging import saving as model_saving
 from comfyserverless.nodes.patching import guidance as patching_guidance
 from comfyserverless.nodes.patching import networks as patching_networks
 from comfyserverless.nodes.patching import operations as patching_operations
@@ -87,6 +88,7 @@ BUILTIN: Declarations = Registry(
         *upscaling.NODES,
         *merging.NODES,
         *factors.NODES,
+        *model_saving.NODES,
         *conditioning_defaults.NODES,
         *controlnet.NODES,
         *choosing.NODES,

@@ -1,0 +1,1 @@
+"""Write models to files."""

@@ -1,0 +1,1 @@
+"""Give the tensors of models back as files hold them."""
