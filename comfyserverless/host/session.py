@@ -47,6 +47,7 @@ class HostSession:
         self._arena = arena
         self._link = link
         self._device = torch.device("cpu")
+        self._pid = os.getpid()
         self._objects = ObjectStore(request.worker)
         codec = Codec(store, self._objects)
         self._bridge = LiveBridge(self._send, codec, places_of({"base": plan.settings.base, **plan.places}))
@@ -133,10 +134,27 @@ class HostSession:
         self._bridge.notice("loading", {"pack": pack})
 
     def _send(self, message: wire.FromWorker) -> None:
+        if os.getpid() != self._pid:
+            _speak_in_fork(message)
+            return
         try:
             self._link.send(message)
         except LinkLost:
             log.debug("a message was lost with the link; the receiving thread ends this process")
+
+
+def _speak_in_fork(message: wire.FromWorker) -> None:
+    """Be silent in a process that a pack has forked: only the host itself speaks on its link.
+
+    A fork that comes back from the node's function ends here. Raises RuntimeError for what needs an answer.
+    """
+    match message:
+        case wire.InvocationDone() | wire.InvocationFailed() | wire.InvocationCancelled():
+            os._exit(0)
+        case wire.HostRequest(kind=kind):
+            raise RuntimeError(
+                f"{kind}: only the process of the node packs can ask the server, not a fork of it"
+            )
 
 
 def _no_weights() -> WeightsPicture:

@@ -268,6 +268,18 @@ async def test_processes_that_a_pack_has_started_end_with_the_host(packs: Runnin
                 await asyncio.sleep(0.05)
 
 
+async def test_fork_that_comes_back_from_a_node_answers_nobody(packs: RunningServer) -> None:
+    async with Client(packs.url) as client:
+        for _ in range(3):
+            (pid,) = shown(
+                await client.run({"1": {"class_type": "StubFork", "inputs": {}}, "9": show(["1", 0])})
+            )
+            assert int(pid) > 0
+            async with asyncio.timeout(10):
+                while _lives(pid):  # noqa: ASYNC110 - it lasts
+                    await asyncio.sleep(0.05)
+
+
 async def test_killed_host_comes_back(packs: RunningServer) -> None:
     graph = {"1": add(20, 2), "9": show(["1", 0])}
     async with Client(packs.url) as client:

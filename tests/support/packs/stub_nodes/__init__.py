@@ -140,6 +140,26 @@ class StubSpawn(Node):
         return program.pid, pid
 
 
+class StubFork(Node):
+    """Forks, and returns in both processes: here after the fork did."""
+
+    RETURN_TYPES = ("INT",)
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {}}
+
+    @classmethod
+    def IS_CHANGED(cls) -> float:
+        return float("nan")
+
+    def run(self) -> tuple[int]:
+        pid = os.fork()
+        if pid:
+            time.sleep(0.3)
+        return (pid,)
+
+
 class StubBlock(Node):
     """Sleeps, without looking whether anybody still waits."""
 
@@ -285,6 +305,7 @@ NODE_CLASS_MAPPINGS = {
         StubObject,
         StubOpen,
         StubDie,
+        StubFork,
         StubSpawn,
         StubBlock,
         StubShout,

@@ -74,7 +74,7 @@ async def test_process_that_keeps_its_output_open_is_no_error_at_the_stop(
     await output.start(tmp_path / "out")
     with socket.socket(socket.AF_UNIX) as out:
         out.connect(str(tmp_path / "out"))
-        while not output._readers:
+        while not output._readers:  # noqa: ASYNC110 - it lasts
             await asyncio.sleep(0)
         await output.stop()
         await asyncio.sleep(0)
