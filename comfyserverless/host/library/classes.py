@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from comfyserverless.host.bridge import bridge
+from comfyserverless.host.library.absent import absent_inputs
 from comfyserverless.host.library.calls import run_node
 from comfyserverless.host.library.methods import EXECUTE, METHODS
 
@@ -56,8 +57,9 @@ class BuiltinNode:
     @classmethod
     def INPUT_TYPES(cls) -> dict[str, Any]:
         """Return the declared inputs, with the choices of the moment."""
-        entry = bridge().ask("object_info", {"class_type": cls.class_type}) if cls.entry else {}
-        sections = entry.get("input", {"required": {}})
+        if not cls.entry:
+            return {"required": absent_inputs(cls.class_type)}
+        sections = bridge().ask("object_info", {"class_type": cls.class_type}).get("input", {"required": {}})
         return {
             section: {name: tuple(spec) if isinstance(spec, list) else spec for name, spec in inputs.items()}
             for section, inputs in sections.items()

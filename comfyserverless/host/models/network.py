@@ -4,6 +4,7 @@ workers."""
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -75,6 +76,20 @@ class RemoteNetwork:
         self.file = file
         self.dtype = torch.float32
 
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
+        """Read the weights of the file."""
+        from comfyserverless.host.models.weights import network_weights
+
+        return network_weights(self.file, "")
+
+    def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
+        """Read the weights of the file, with their names."""
+        return iter(self.state_dict().items())
+
+    def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Read the weights of the file: what packs count, or ask for a type or a device."""
+        return iter(self.state_dict().values())
+
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(
             f"comfyserverless has no diffusion_model.{name} here: the network's layers are on the workers",
@@ -139,6 +154,11 @@ class BaseModel:
     def to(self, *args: Any, **kwargs: Any) -> BaseModel:
         """Return the model itself: it stays where it is."""
         return self
+
+    def parameters(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Read the weights of the file."""
+        parameters: Iterator[Tensor] = self.diffusion_model.parameters()
+        return parameters
 
     def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Tensor]:
         """Read all weights of the file."""

@@ -24,19 +24,29 @@ def split_emphasis(text: str) -> list[tuple[str, float]]:
 
     Raises PromptError for brackets that are nested more than MAX_DEPTH deep.
     """
+    return [(reveal(run), weight) for run, weight in weigh(hide(text))]
+
+
+def hide(text: str) -> str:
+    """Put marks in the place of escaped brackets, which `weigh` takes for text."""
     for plain, hidden in _HIDDEN:
         text = text.replace(plain, hidden)
-    return [(_reveal(run), weight) for run, weight in _weigh(text)]
+    return text
 
 
-def _reveal(text: str) -> str:
+def reveal(text: str) -> str:
+    """Put brackets in the place of the marks of `hide`."""
     for plain, hidden in _HIDDEN:
         text = text.replace(hidden, plain[1])
     return text
 
 
-def _weigh(text: str) -> Iterator[tuple[str, float]]:
-    open_groups = [(_top_level_parts(text), 1.0)]
+def weigh(text: str, weight: float = 1.0) -> Iterator[tuple[str, float]]:
+    """Give the runs of a text, in which escaped brackets are hidden. weight: of what is outside of brackets.
+
+    Raises PromptError for brackets that are nested more than MAX_DEPTH deep.
+    """
+    open_groups = [(top_level_parts(text), weight)]
     while open_groups:
         parts, weight = open_groups[-1]
         part = next(parts, None)
@@ -48,7 +58,7 @@ def _weigh(text: str) -> Iterator[tuple[str, float]]:
             inner, number = _trailing_number(part[1:-1])
             if len(open_groups) > MAX_DEPTH:
                 raise PromptError(f"the prompt's brackets are nested more than {MAX_DEPTH} deep")
-            open_groups.append((_top_level_parts(inner), weight * STEP_RATIO if number is None else number))
+            open_groups.append((top_level_parts(inner), weight * STEP_RATIO if number is None else number))
 
 
 def _trailing_number(text: str) -> tuple[str, float | None]:
@@ -62,7 +72,7 @@ def _trailing_number(text: str) -> tuple[str, float | None]:
         return text, None
 
 
-def _top_level_parts(text: str) -> Iterator[str]:
+def top_level_parts(text: str) -> Iterator[str]:
     """Cut text before each outermost `(` and after the `)` that closes it.
 
     A stray `)` takes the depth below zero, where brackets are text until they balance again.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -28,12 +29,14 @@ from comfy_execution.progress import NodeState, ProgressHandler, WebUIProgressHa
 from comfyui_version import __version__
 from utils.json_util import merge_json_recursive
 import comfyui_version, cuda_malloc
+from comfy.sd1_clip import token_weights, escape_important, unescape_important, parse_parentheses, SDTokenizer
 """.strip().splitlines()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pack_modules(tmp_path_factory.mktemp("server")):
+    with pack_modules(tmp_path_factory.mktemp("server")) as bridge:
+        bridge.answers["object_info"] = {}
         yield
 
 
@@ -79,3 +82,23 @@ def test_names_of_users_do_not_lead_out_of_their_folder() -> None:
     assert paths.get_system_user_directory("packs") == f"{paths.user_directory}/__packs"
     with pytest.raises(ValueError, match="no name"):
         paths.get_system_user_directory("../x")
+
+
+def test_prompts_are_weighted_with_comfyuis_functions() -> None:
+    clip = module("comfy.sd1_clip")
+    hidden = clip.escape_important("a (b:1.5) \\(c\\)")
+    runs = [(clip.unescape_important(text), weight) for text, weight in clip.token_weights(hidden, 2.0)]
+    assert runs == [("a ", 2.0), ("b", 1.5), (" (c)", 2.0)]
+    assert clip.parse_parentheses("a (b (c)) d") == ["a ", "(b (c))", " d"]
+
+
+def test_samplers_of_packs_count_their_steps_with_our_bars() -> None:
+    sampling = module("comfy.k_diffusion.sampling")
+    assert list(sampling.trange(3, disable=True)) == [0, 1, 2]
+
+
+def test_loaders_that_the_server_lacks_declare_their_inputs() -> None:
+    nodes = module("nodes")
+    assert "flux" in nodes.DualCLIPLoader.INPUT_TYPES()["required"]["type"][0]
+    (Path(module("folder_paths").get_folder_paths("diffusion_models")[-1])).mkdir(parents=True, exist_ok=True)
+    assert nodes.UNETLoader.INPUT_TYPES()["required"]["unet_name"] == ([],)

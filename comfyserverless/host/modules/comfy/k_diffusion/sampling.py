@@ -1,5 +1,7 @@
 """ComfyUI's `comfy.k_diffusion.sampling`; packs put samplers of their own into it as `sample_<name>`."""
 
+from tqdm.auto import tqdm, trange
+
 from comfyserverless.core.samplers import SAMPLER_NAMES as _NAMES
 from comfyserverless.host.layers.lookups import refused
 from comfyserverless.host.sampling.kdiffusion import (
@@ -40,5 +42,7 @@ __all__ = [
     "linear_multistep_coeff",
     "sigma_to_half_log_snr",
     "to_d",
+    "tqdm",
+    "trange",
 ]
 __getattr__ = refused(__name__)
