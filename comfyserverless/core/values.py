@@ -139,12 +139,14 @@ class PublishedRef(msgspec.Struct, frozen=True, tag="published"):
 class ObjectRef(msgspec.Struct, frozen=True, tag="object"):
     """Stand for a Python object of a custom pack, which stays in the node host that made it.
 
-    It is held and freed like a tensor. type_name: of its class, for people.
+    It is held and freed like a tensor. type_name: of its class, for people. text: what it is as Python, cut to
+    a readable length, if it is made of plain values; else "".
     """
 
     id: TensorId
     worker: WorkerId
     type_name: str
+    text: str = ""
 
 
 HANDLE_TYPES = (

@@ -21,6 +21,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 import torch
@@ -39,6 +40,16 @@ _option_loads: dict[str, Callable[[Any], Any]] = {}
 _kind_loads: dict[str, Callable[[Any], Any]] = {}
 _PLAIN = (type(None), bool, int, float, str, bytes)
 _MOST_ITEMS = 50_000
+#: of these, people want to see what is in them.
+_BRACKETS: dict[type, tuple[str, str]] = {
+    tuple: ("(", ")"),
+    list: ("[", "]"),
+    dict: ("{", "}"),
+    set: ("{", "}"),
+    frozenset: ("{", "}"),
+}
+_MOST_SHOWN = 100
+_MOST_BITS = 4_000
 _LEAST_INT, _MOST_INT = -(1 << 63), (1 << 64) - 1
 
 
@@ -81,6 +92,26 @@ def unwrap(value: Any) -> Value | None:
     return None
 
 
+def _words(value: Any, level: int = 4) -> str:
+    """Write a value of built-in types as Python does, cut where it is long; runs no code of packs."""
+    kind = type(value)
+    if kind in (type(None), bool, float, complex) or (kind is int and value.bit_length() < _MOST_BITS):
+        return repr(value)
+    if kind in (str, bytes):
+        return repr(value[:_MOST_SHOWN]) + ("..." if len(value) > _MOST_SHOWN else "")
+    if isinstance(value, torch.Tensor):
+        return f"tensor of {tuple(value.shape)}"
+    if kind not in _BRACKETS:
+        return f"<{kind.__module__}.{kind.__qualname__} object>"
+    items = list(islice(value.items() if kind is dict else value, _MOST_SHOWN)) if level else []
+    texts = [
+        ": ".join(_words(part, level - 1) for part in (item if kind is dict else (item,))) for item in items
+    ]
+    texts += ["..."] if len(value) > len(items) else []
+    opening, closing = _BRACKETS[kind]
+    return f"{opening}{', '.join(texts)}{',' if kind is tuple and len(value) == 1 else ''}{closing}"
+
+
 class _Stays(Exception):
     """Something in a value has no form outside of this process."""
 
@@ -103,7 +134,12 @@ class ObjectStore:
         name = TensorId(f"{self._worker}:o{next(self._numbers)}")
         with self._lock:
             self._objects[name] = value
-        return ObjectRef(name, self._worker, f"{type(value).__module__}.{type(value).__qualname__}")
+        kind = type(value)
+        try:
+            text = _words(value) if kind in _BRACKETS or kind in (int, complex) else ""
+        except RuntimeError:  # a thread of the pack changes it just now
+            text = ""
+        return ObjectRef(name, self._worker, f"{kind.__module__}.{kind.__qualname__}", text)
 
     def get(self, ref: ObjectRef) -> Any:
         """Return an object. Raises WorkerError if it is of another process, or was freed."""

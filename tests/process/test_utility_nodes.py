@@ -187,6 +187,33 @@ async def test_loops_nest_over_lists_and_numbers(server: RunningServer) -> None:
             assert "8" not in result.cached_nodes()
 
 
+async def test_node_that_saves_in_a_loop_runs_in_its_iterations_only(server: RunningServer) -> None:
+    graph = {
+        "1": _image(0x202020),
+        "2": _node(
+            "StartLoop",
+            mode="simple",
+            mode__num_iterations=3,
+            cache_iterations=False,
+            initial_iteration_value=["1", 0],
+        ),
+        "3": _node("ImageInvert", image=["2", 4]),
+        "4": _node("SaveImage", images=["3", 0], filename_prefix="in_loop"),
+        "5": _node("EndLoop", output_value=["3", 0], next_iteration_value=["3", 0], accumulate=True),
+        "6": _node("PreviewImage", images=["5", 0]),
+    }
+    graph["5"]["inputs"]["terminations.termination0"] = ["4", 0]
+    async with Client(server.url) as client:
+        result = await client.run(graph)
+    assert result.outcome == "execution_success", result.messages
+    saved = [
+        data["output"]["images"][0]["filename"]
+        for kind, data in result.messages
+        if kind == "executed" and data["display_node"] == "4"
+    ]
+    assert sorted(saved) == [f"in_loop_{number:05}_.png" for number in (1, 2, 3)]
+
+
 async def test_images_come_over_the_websocket_as_png(server: RunningServer) -> None:
     graph = {"1": _image(0x00FF00, count=2), "2": _node("SaveImageWebsocket", images=["1", 0])}
     async with Client(server.url) as client:

@@ -7,6 +7,7 @@ needs: its body. Loops nest if the inner start depends on the outer one.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +46,17 @@ def find_loop(graph: Graph, end: str) -> Loop:
         )
     after = _descendants(graph, inner, before)
     return Loop(inner, end, tuple(node for node in before if node in after))
+
+
+def users_outside(graph: Graph, start: str) -> set[str]:
+    """Return the nodes that use a Start Loop and are in no loop: nothing after an End Loop counts."""
+    within: set[str] = set()
+    for end in (node for node in graph if _class_of(graph, node) == END):
+        with suppress(PromptError):
+            loop = find_loop(graph, end)
+            within |= {loop.start, *loop.body, end}
+    before_ends = [node for node in graph if _class_of(graph, node) != END]
+    return set(_descendants(graph, start, before_ends)) - within
 
 
 def _open_starts(graph: Graph, end: str, before: Iterable[str]) -> set[str]:

@@ -16,11 +16,11 @@ from comfyserverless.core.errors import PromptError
 from comfyserverless.core.ids import NodeId
 from comfyserverless.core.values import Value
 from comfyserverless.graph.declaration import FileCatalog, InputSpec, NodeDeclaration, OutputSpec
-from comfyserverless.graph.lowering import Items, LoweringContext, NodeResult
+from comfyserverless.graph.lowering import Blocked, Items, LoweringContext, NodeResult
 from comfyserverless.graph.plan import Link
 from comfyserverless.nodes.taking import Inputs
 from comfyserverless.nodes.utility.growing import choosing, dynamic, growing, grown, matched, matching
-from comfyserverless.nodes.utility.looping import MAX_NODES, Graph, find_loop, write_out
+from comfyserverless.nodes.utility.looping import MAX_NODES, Graph, find_loop, users_outside, write_out
 from comfyserverless.nodes.utility.values import take_whole
 
 _MODULE = "comfy_extras.nodes_loop"
@@ -29,6 +29,10 @@ _SETTINGS = ("mode", "cache_iterations", "initial_iteration_value")
 
 
 async def _start(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    """Hold up nodes of the body that are asked for by themselves (they save): the iterations run them."""
+    graph = _graph(ctx)
+    if not users_outside(graph, str(ctx.hidden.unique_id)):
+        return NodeResult((Blocked(),) * len(_ITERATION_OUTPUTS))
     raise PromptError(
         "Start Loop is used by a node that its End Loop does not need; connect that node to `terminations` of"
         " the End Loop, or the End Loop itself to something that is saved or shown"

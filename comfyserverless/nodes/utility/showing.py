@@ -61,7 +61,7 @@ async def show_value(ctx: LoweringContext, value: Value) -> str:
 def _described(leaf: Value) -> Value:
     """Replace a handle by words; tensors and plain values stay."""
     if isinstance(leaf, ObjectRef):
-        return f"<{leaf.type_name} object>"
+        return leaf.text or f"<{leaf.type_name} object>"
     if isinstance(leaf, FileRef):
         return leaf.path
     if isinstance(leaf, bytes):

@@ -87,6 +87,24 @@ def test_what_has_no_form_stays_the_same_object(codec: Codec, objects: ObjectSto
         codec.load(tree)
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ((512, 0.5), "(512, 0.5)"),
+        ((1,), "(1,)"),
+        ({1: {"a"}, None: b"x"}, "{1: {'a'}, None: b'x'}"),
+        ([Basket(), torch.zeros(1, 2)], f"[<{Basket.__module__}.Basket object>, tensor of (1, 2)]"),
+        (1 << 70, str(1 << 70)),
+        pytest.param(10**5000, "<builtins.int object>", id="long"),
+        (tuple(range(1000)), f"({', '.join(map(str, range(100)))}, ...)"),
+        ((((((1,),),),),), "(((((...,),),),),)"),
+        (Basket(), ""),
+    ],
+)
+def test_people_can_read_what_stays(objects: ObjectStore, value: Any, text: str) -> None:
+    assert objects.put(value).text == text
+
+
 def test_tensors_are_copies_that_may_be_written_to(codec: Codec) -> None:
     picture = torch.rand(1, 4, 4, 3)
     tree = codec.save(picture)

@@ -202,8 +202,9 @@ async def test_nodes_of_an_iteration_are_shown_at_the_nodes_they_are_copies_of()
 
 
 async def test_node_that_the_end_does_not_need_cannot_use_the_start() -> None:
+    graph = _doubling(mode__num_iterations=1) | {"lonely": _math("a + 1", a=["twice", 1])}
     with pytest.raises(PromptError, match="connect that node to `terminations`"):
-        await _Runner(_doubling(mode__num_iterations=1)).values("twice")
+        await _Runner(graph).values("lonely")
 
 
 async def test_end_without_a_start_and_start_that_is_not_clear_are_refused() -> None:

@@ -27,6 +27,7 @@ _SAVED = {"image.save": {"files": ["/temp/.save1_0.part"]}}
         (CLIP, "<CLIP sd15_tiny.safetensors>"),
         (ModelRef(FileRef("/m/a.ckpt"), loras=(LoraRef(FileRef("/l"), 1.0),)), "<MODEL a.ckpt, loras: 1>"),
         (ObjectRef(TensorId("o"), WorkerId("h"), "Pipe"), "<Pipe object>"),
+        (ObjectRef(TensorId("o"), WorkerId("h"), "builtins.tuple", "(1, 2)"), "(1, 2)"),
     ],
 )
 async def test_value_is_shown_as_text_and_given_on(value: Any, text: str) -> None:
