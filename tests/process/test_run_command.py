@@ -35,7 +35,13 @@ def start(folder: Path, *flags: str, env: Mapping[str, str] | None = None) -> su
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=listen_to_interrupts,
     )
+
+
+def listen_to_interrupts() -> None:
+    """Give back what a shell takes from what it starts in the background; the command respects that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def run(folder: Path, *flags: str) -> tuple[int, list[str], str]:
@@ -135,7 +141,10 @@ def test_interrupted_command_takes_its_prompt_back(
     process = start(tmp_path, graph, "--server", server.url, "--set", "3.steps=10000")
     wait_until(lambda: len(get(server, "/queue")["queue_running"]) == 1, process)
     process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    try:
+        _, err = process.communicate(timeout=30)
+    finally:
+        process.kill()
     assert process.returncode == 130
     assert "the prompt was taken back" in err
     wait_until(lambda: get(server, "/queue")["queue_running"] == [], None)
