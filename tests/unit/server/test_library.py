@@ -156,6 +156,8 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         write(tmp_path / "site" / name / "__init__.py", "raise RuntimeError('imported')")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     importlib.invalidate_caches()
+    for name in [each for each in sys.modules if each.startswith("comfyui_")]:
+        monkeypatch.delitem(sys.modules, name)  # other tests may have imported the real ones
     finders = (installed.template_folders, installed.docs_folder, installed.blueprints_folder)
     for finder in finders:
         finder.cache_clear()
