@@ -166,7 +166,7 @@ class ValidatorInfo(msgspec.Struct, frozen=True):
 class NodeInfo(msgspec.Struct, frozen=True):
     """A pack's class, V1 or V3, as the control process needs it; info: ComfyUI's object_info entry.
 
-    hidden: argument -> TAG. is_v3: NodeOutput and schema conventions hold. expands: V3 needs it to be true.
+    hidden: argument -> TAG.
     """
 
     name: str
@@ -181,4 +181,3 @@ class NodeInfo(msgspec.Struct, frozen=True):
     has_change_token: bool = False
     has_lazy_check: bool = False
     validator: ValidatorInfo | None = None
-    is_v3: bool = False

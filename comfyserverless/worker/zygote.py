@@ -186,9 +186,8 @@ class Zygote:
         try:
             die_with_parent(parent_pid, signal.SIGKILL)
             if request.host is not None:
-                os.setpgid(
-                    0, 0
-                )  # what packs start ends with it, and their signals to the group reach nobody else
+                # What packs start ends with it, and their signals to the group reach nobody else.
+                os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
@@ -210,9 +209,8 @@ class Zygote:
 
     def _reap(self, child: _Child) -> None:
         if child.request.host is not None:
-            with contextlib.suppress(
-                ProcessLookupError
-            ):  # before it is reaped: nobody else can have its number
+            # Before it is reaped: nobody else can have its number.
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
         _, wait_status = os.waitpid(child.pid, 0)
         self._selector.unregister(child.pidfd)

@@ -65,10 +65,6 @@ class Ledger:
         """Return the evaluation that stands for a node, its own or an equal node's; None if it is cached."""
         return None if node in self.cached else self._runs[self._origin(node)]
 
-    def own_run(self, node: NodeId) -> NodeRun | None:
-        """Return the evaluation of this very node, None if it has none."""
-        return self._runs.get(node)
-
     async def result_of(self, node: NodeId) -> NodeResult:
         """Wait for the result of a node. Raises NoNodeError if there is none, and what its lowering raises."""
         if node not in self._plan.nodes:

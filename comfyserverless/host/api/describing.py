@@ -50,7 +50,6 @@ def describe_v3(
         has_change_token=cls.overrides("fingerprint_inputs"),
         has_lazy_check=cls.overrides("check_lazy_status"),
         validator=_validator(cls) if cls.overrides("validate_inputs") else None,
-        is_v3=True,
     )
 
 

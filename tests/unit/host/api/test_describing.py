@@ -13,7 +13,7 @@ from tests.unit.host.api.schemas import io
 
 def test_flags_and_ends_are_told() -> None:
     info = describe_v3(Rich)
-    assert (info.name, info.is_v3, info.output_node, info.not_idempotent) == ("Rich", True, True, True)
+    assert (info.name, info.output_node, info.not_idempotent) == ("Rich", True, True)
     assert (info.is_async, info.has_change_token, info.has_lazy_check) == (True, True, True)
     assert [(output.type, output.is_list) for output in info.outputs] == [("IMAGE", True), ("COMBO", False)]
     assert info.hidden == {"prompt": "PROMPT", "extra_pnginfo": "EXTRA_PNGINFO"}
