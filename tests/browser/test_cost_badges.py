@@ -18,7 +18,8 @@ BADGES = """() => Object.fromEntries(window.app.graph.nodes.map((node) => [
 ]))"""
 COSTS = """async () => {
   const history = await (await window.app.api.fetchApi("/history")).json();
-  const { nodes } = await (await window.app.api.fetchApi(`/usage/prompts/${Object.keys(history).at(-1)}`)).json();
+  const id = Object.keys(history).at(-1);
+  const { nodes } = await (await window.app.api.fetchApi(`/usage/prompts/${id}`)).json();
   return Object.fromEntries(window.app.graph.nodes.map((node) => [
     node.type === "CLIPTextEncode" ? `CLIPTextEncode ${node.id}` : node.type, nodes[node.id],
   ]));
