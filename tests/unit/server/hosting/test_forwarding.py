@@ -156,14 +156,17 @@ async def test_a_route_that_is_no_websocket_refuses_one(client: Client, serve_pa
 async def test_handler_that_does_not_answer_costs_its_request_alone(
     client: Client, serve_packs: ServePacks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def sleep(request: web.Request) -> web.Response:
-        await asyncio.sleep(60)
+    is_over = asyncio.Event()
+
+    async def wait(request: web.Request) -> web.Response:
+        await is_over.wait()
         return web.Response()
 
     monkeypatch.setattr(forwarding.Forwarder.__init__, "__kwdefaults__", {"answer_within_s": 0.05})
-    await serve_packs(web.get("/sleep", sleep), web.get("/mine", echo))
-    assert (await client.get("/sleep")).status == 504
+    await serve_packs(web.get("/wait", wait), web.get("/mine", echo))
+    assert (await client.get("/wait")).status == 504
     assert (await client.get("/mine")).status == 201
+    is_over.set()  # the host ends its handlers before itself
 
 
 async def test_host_that_is_gone_is_a_bad_gateway(client: Client, engine: FakeEngine) -> None:
