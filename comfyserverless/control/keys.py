@@ -30,10 +30,13 @@ _WEIGHTS = (ModelRef, ClipRef, VaeRef, ControlNetRef, UpscaleRef)
 def weight_key(handle: WeightsRef) -> str:
     """Return a key that is equal for handles of the same weights (file and LoRAs), and names the files.
 
-    Patches act where a model is evaluated; they neither load nor move anything.
+    Patches, and the types of union ControlNets, act where a model is evaluated; they neither load nor move
+    anything.
     """
     if isinstance(handle, ModelRef) and handle.patches:
         return weight_key(msgspec.structs.replace(handle, patches=()))
+    if isinstance(handle, ControlNetRef) and handle.types:
+        return weight_key(ControlNetRef(handle.file))
     digest = hashlib.blake2b(msgspec.msgpack.encode(handle), digest_size=12).hexdigest()
     return weight_label(_file_names(handle), digest)
 

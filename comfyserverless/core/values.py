@@ -118,10 +118,24 @@ class VaeRef(msgspec.Struct, frozen=True, tag="vae"):
     file: FileRef
 
 
+UNION_TYPES = (
+    "openpose",
+    "depth",
+    "hed/pidi/scribble/ted",
+    "canny/lineart/anime_lineart/mlsd",
+    "normal",
+    "segment",
+    "tile",
+    "repaint",
+)
+"""What union ControlNets can be used as, by number; files without the last two are common."""
+
+
 class ControlNetRef(msgspec.Struct, frozen=True, tag="controlnet"):
-    """A ControlNet file."""
+    """A ControlNet file; types: numbers of UNION_TYPES, of which only union ControlNets take notice."""
 
     file: FileRef
+    types: tuple[int, ...] = ()
 
 
 class UpscaleRef(msgspec.Struct, frozen=True, tag="upscale"):

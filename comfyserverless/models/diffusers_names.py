@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.unet_layout import FIXED_NAMES, MIDDLE_NAMES, RESNET_NAMES
+from comfyserverless.models.unions.layout import is_union_name
 
 _FIXED: Mapping[str, str] = {
     **{new: old for old, new in FIXED_NAMES.items()},
@@ -47,6 +48,8 @@ def _original(weights: Weights, name: str, blocks: int) -> str | None:
     module, _, leaf = name.rpartition(".")
     if module in _FIXED:
         return f"{_FIXED[module]}.{leaf}"
+    if is_union_name(name):
+        return name
     root, *rest = name.split(".")
     known = _NUMBERED.get(root)
     if known is None or not known.match(".".join(rest)):

@@ -154,9 +154,13 @@ class ModelPool:
             return self._shelf.take(f"vae {ref.file}", lambda: self._load_vae(ref.file))
 
     def controlnet(self, ref: ControlNetRef) -> ControlNet | T2IAdapter:
-        """Return a ControlNet, or what acts like one."""
+        """Return a ControlNet, or what acts like one.
+
+        Raises PromptError if a union ControlNet cannot be used as the handle's types.
+        """
         with self._lock:
-            return self._shelf.take(f"controlnet {ref.file}", lambda: self._load_controlnet(ref.file))
+            found = self._shelf.take(f"controlnet {ref.file}", lambda: self._load_controlnet(ref.file))
+        return found.of_types(ref.types) if isinstance(found, ControlNet) else found
 
     def upscaler(self, ref: UpscaleRef) -> Upscaler:
         """Return an upscaler. Raises ModelFileError also if spandrel is needed for it, and not installed."""

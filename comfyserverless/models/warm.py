@@ -14,6 +14,7 @@ LIBRARIES = (
     "accelerate",
     "diffusers.models.autoencoders.autoencoder_kl",
     "diffusers.models.controlnets.controlnet",
+    "diffusers.models.controlnets.controlnet_union",
     "diffusers.models.unets.unet_2d_condition",
 )
 

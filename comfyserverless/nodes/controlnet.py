@@ -1,18 +1,21 @@
 """Attach ControlNets to conditionings: symbolic, an application is a small dict in the options.
 
-An application is {control_net, hint, strength, start_percent, end_percent}; equal applications are computed
-once per model call, however many conditionings hold them.
+The type of a union ControlNet is a part of its handle. An application is {control_net, hint, strength,
+start_percent, end_percent}; equal applications are computed once per model call, however many conditionings
+hold them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from comfyserverless.core.errors import PromptError
-from comfyserverless.core.values import Value
+from comfyserverless.core.values import UNION_TYPES, Value
 from comfyserverless.graph.declaration import InputSpec, NodeDeclaration, OutputSpec
 from comfyserverless.graph.lowering import LoweringContext, NodeResult
-from comfyserverless.nodes.specs import number, socket
+from comfyserverless.nodes.specs import choice, number, socket
 from comfyserverless.nodes.taking import (
     Conditioning,
     Inputs,
@@ -48,6 +51,13 @@ async def _apply_to_one(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
     if application["strength"] == 0:
         return NodeResult((conditioning,))
     return NodeResult((_attach(conditioning, application, applies_to_negative=True),))
+
+
+async def _set_type(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    """Set what a union ControlNet is used as; a name that is no type means that it is not told."""
+    name = inputs["type"]
+    types = (UNION_TYPES.index(name),) if name in UNION_TYPES else ()
+    return NodeResult((msgspec.structs.replace(take_control_net(inputs), types=types),))
 
 
 def _application(inputs: Inputs, start_percent: float, end_percent: float) -> dict[str, Value]:
@@ -156,6 +166,14 @@ NODES = (
             InputSpec("vae", "VAE", section="optional"),
         ),
         outputs=(OutputSpec("CONDITIONING", "positive"), OutputSpec("CONDITIONING", "negative")),
+    ),
+    NodeDeclaration(
+        name="SetUnionControlNetType",
+        category="conditioning/controlnet",
+        lower=_set_type,
+        inputs=(socket("control_net", "CONTROL_NET"), choice("type", ("auto", *UNION_TYPES))),
+        outputs=(OutputSpec("CONTROL_NET"),),
+        python_module="comfy_extras.nodes_controlnet",
     ),
 )
 """The declarations of this module, in the order of the node menu."""

@@ -14,6 +14,8 @@ from comfyserverless.core.values import ControlNetRef
 from comfyserverless.host.layers.refusing import refuse
 
 _RANGE = (0.0, 1.0)
+_TYPES = "control_type"
+"""The argument with the numbers of a union ControlNet's types."""
 
 
 class StrengthType(enum.Enum):
@@ -102,12 +104,17 @@ class ControlBase:
         """Refuse: what a ControlNet adds is computed on the workers, where the model runs."""
         refuse("ControlNet.get_control", "ControlNets run on the workers, beside the model")
 
+    def set_extra_arg(self, argument: str, value: Any = None) -> None:
+        """Keep an argument of the network; the workers take notice of `control_type`."""
+        self.extra_args[argument] = value
+
     def copy_to(self, other: ControlBase) -> None:
         """Give another one what this one has."""
         skipped = ("previous_controlnet", "cond_hint", "timestep_range")
         for name, value in vars(self).items():
             if name not in skipped:
                 setattr(other, name, value)
+        other.extra_args = dict(self.extra_args)
 
     def copy(self) -> Self:
         """Return a copy that nothing is attached before."""
@@ -125,6 +132,8 @@ class ControlNet(ControlBase):
         if not isinstance(ref, ControlNetRef):
             refuse("comfy.controlnet.ControlNet(network)", "load_controlnet makes one of a file")
         self.ref = ref
+        if ref.types:
+            self.set_extra_arg(_TYPES, list(ref.types))
         self.control_model: Any = None
         self.load_device = torch.device("cpu")
 
@@ -135,11 +144,8 @@ class ControlNet(ControlBase):
 
     def to_ref(self) -> ControlNetRef:
         """Return the handle."""
-        return self.ref
-
-    def set_extra_arg(self, argument: str, value: Any = None) -> None:
-        """Keep an argument of the network."""
-        self.extra_args[argument] = value
+        types = tuple(int(number) for number in self.extra_args.get(_TYPES) or ())
+        return ControlNetRef(self.ref.file, types)
 
 
 def chain_of(applications: Any) -> Any:
@@ -171,7 +177,7 @@ def applications_of(control: ControlBase) -> list[dict[str, Any]] | None:
 def _application(link: ControlNet, start: float, end: float) -> dict[str, Any]:
     assert link.cond_hint_original is not None, "the chain was checked"
     return {
-        "control_net": link.ref,
+        "control_net": link.to_ref(),
         "hint": link.cond_hint_original.movedim(1, -1).contiguous(),
         "strength": float(link.strength),
         "start_percent": start,
@@ -181,7 +187,7 @@ def _application(link: ControlNet, start: float, end: float) -> dict[str, Any]:
 
 def to_tree(control: ControlNet) -> Any:
     """Return the value of a ControlNet: a handle, or a chain if a picture was given to it."""
-    return control.ref if control.cond_hint_original is None else applications_of(control)
+    return control.to_ref() if control.cond_hint_original is None else applications_of(control)
 
 
 def _as_is(image: Tensor) -> Tensor:

@@ -26,6 +26,7 @@ DiffControlNetLoader load_controlnet
 ControlNetApply apply_controlnet conditioning control_net image strength
 ControlNetApplyAdvanced apply_controlnet positive negative control_net image strength \
  start_percent end_percent vae
+SetUnionControlNetType set_controlnet_type control_net type
 CLIPTextEncode encode clip text
 CLIPTextEncodeSDXL encode clip width height crop_w crop_h target_width target_height text_g text_l
 CLIPTextEncodeSDXLRefiner encode clip ascore width height text

@@ -33,6 +33,7 @@ HANDLES = (
     ClipRef((FILE, FILE), "sdxl", (LoraRef(FILE, 1.0),), -2, ("/embeddings",)),
     VaeRef(FILE),
     ControlNetRef(FILE),
+    ControlNetRef(FILE, (3,)),
     UpscaleRef(FILE),
 )
 LITERALS = (

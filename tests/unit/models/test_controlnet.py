@@ -39,13 +39,10 @@ def test_a_file_that_is_no_controlnet_is_refused() -> None:
         load_controlnet(shapes_of(mini_unet()), RESIDENCE)
 
 
-@pytest.mark.parametrize(
-    ("name", "kind"), [("lora_controlnet", "a Control-LoRA"), ("task_embedding", "a union ControlNet")]
-)
-def test_relatives_of_controlnets_are_refused_by_kind(name: str, kind: str) -> None:
+def test_relatives_of_controlnets_are_refused_by_kind() -> None:
     spec = controlnet_unet(MINI_UNET)
-    spec.e(name, 1)
-    with pytest.raises(ModelFileError, match=f"is {kind}, which is not supported"):
+    spec.e("lora_controlnet", 1)
+    with pytest.raises(ModelFileError, match="is a Control-LoRA, which is not supported"):
         load_controlnet(shapes_of(spec), RESIDENCE)
 
 

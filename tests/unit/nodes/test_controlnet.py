@@ -57,6 +57,23 @@ async def test_application_is_appended_to_both_sides_after_earlier_ones() -> Non
     assert distinct_applications(positive, negative) == [application(), second]
 
 
+@pytest.mark.parametrize(
+    ("name", "types"), [("openpose", (0,)), ("repaint", (7,)), ("auto", ()), ("no such type", ())]
+)
+async def test_type_of_a_union_is_a_part_of_its_handle(name: str, types: tuple[int, ...]) -> None:
+    other = ControlNetRef(CANNY.file, (3,))
+    for net in (CANNY, other):
+        typed = await output("SetUnionControlNetType", control_net=net, type=name)
+        assert typed == ControlNetRef(CANNY.file, types)
+
+
+async def test_applications_of_other_types_are_different_ones() -> None:
+    tile = ControlNetRef(CANNY.file, (6,))
+    pair = await attach(cond("p"), cond("n"))
+    positive, negative = await attach(*pair, control_net=tile)
+    assert distinct_applications(positive, negative) == [application(), application(tile)]
+
+
 async def test_strength_zero_changes_nothing() -> None:
     positive, negative = cond("p"), cond("n")
     assert await attach(positive, negative, strength=0.0) == (positive, negative)

@@ -8,6 +8,7 @@ import comfy.sd
 import comfy.utils
 import folder_paths
 import nodes
+from comfy.cldm.control_types import UNION_CONTROLNET_TYPES
 
 
 class Detailer:
@@ -81,6 +82,25 @@ class FileLoader:
         return model, clip, vae
 
 
+class UnionType:
+    """Say what a ControlNet is used as: by its argument, or with the built-in node's class."""
+
+    RETURN_TYPES: ClassVar[tuple[str, ...]] = ("CONTROL_NET",)
+    FUNCTION = "run"
+    CATEGORY = "models"
+
+    @classmethod
+    def INPUT_TYPES(cls) -> dict[str, Any]:
+        return {"required": {"control_net": ("CONTROL_NET",), "type": ("STRING",), "way": ("STRING",)}}
+
+    def run(self, control_net: Any, type: str, way: str) -> Any:
+        if way == "node":
+            return nodes.NODE_CLASS_MAPPINGS["SetUnionControlNetType"]().set_controlnet_type(control_net, type)
+        made = control_net.copy()
+        made.set_extra_arg("control_type", [UNION_CONTROLNET_TYPES[type]])
+        return (made,)
+
+
 class OwnSave(nodes.SaveImage):
     """Save as SaveImage does, into a folder of its own."""
 
@@ -124,6 +144,7 @@ NODE_CLASS_MAPPINGS = {
     "ModelsDetailer": Detailer,
     "ModelsTokenEncoder": TokenEncoder,
     "ModelsFileLoader": FileLoader,
+    "ModelsUnionType": UnionType,
     "ModelsOwnSave": OwnSave,
     "ModelsDescribe": Describe,
 }

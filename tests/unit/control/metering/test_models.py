@@ -42,3 +42,7 @@ def test_long_names_are_cut_and_key_what_they_stand_for() -> None:
 def test_patches_share_the_key_of_the_unpatched_model() -> None:
     patched = ModelRef(BASE, patches=(Patch("freeu", (("b1", 1.1),)),))
     assert weight_key(patched) == weight_key(ModelRef(BASE))
+
+
+def test_types_of_a_union_controlnet_share_its_key() -> None:
+    assert weight_key(ControlNetRef(BASE, (3,))) == weight_key(ControlNetRef(BASE))

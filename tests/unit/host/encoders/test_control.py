@@ -44,6 +44,26 @@ def test_copy_is_attached_to_nothing_and_changes_alone() -> None:
     assert copied.ref == last.ref
 
 
+def test_type_that_a_pack_says_is_a_part_of_the_handle() -> None:
+    net = ControlNet.of(REFS[0])
+    told = net.copy()
+    told.set_extra_arg("control_type", [3])
+    typed = ControlNetRef(REFS[0].file, (3,))
+    assert (to_tree(net), to_tree(told)) == (REFS[0], typed)
+    assert ControlNet.of(typed).extra_args == {"control_type": [3]}
+    untold = told.copy()
+    untold.set_extra_arg("control_type", [])
+    assert (to_tree(untold), to_tree(told)) == (REFS[0], typed)
+
+
+def test_type_stays_with_its_link_of_a_chain() -> None:
+    typed = ControlNetRef(REFS[0].file, (3,))
+    first = {**application(0, 0.5), "control_net": ControlNet.of(typed)}
+    given = applications_of(chain_of([first, application(1, 1.0)]))
+    assert given is not None
+    assert [each["control_net"] for each in given] == [typed, REFS[1]]
+
+
 def test_control_of_a_pack_stays_where_it_is() -> None:
     class Own(ControlBase):
         """Computes in its own way."""
