@@ -1,7 +1,9 @@
-"""Give tests the tiny models and a real server; mark tests by their folder."""
+"""Give tests the tiny models and a real server; mark tests by their folder; draw the same in every CI run."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,9 +13,15 @@ import pytest
 from tests.support.server import RunningServer, ServerOptions
 from tests.support.tiny_models import ensure_tiny_models
 
-# How long an example takes is the machine's affair: a property holds on a busy one, too.
-hypothesis.settings.register_profile("busy machine", deadline=None)
-hypothesis.settings.load_profile("busy machine")
+# How long an example takes is the machine's affair: a property holds on a busy one, too. CI tries the same
+# examples and the same order of tests in every run, so that what was green once stays green; at home both
+# are drawn anew each time, and find what nobody has thought of.
+IN_CI = bool(os.environ.get("CI"))
+CI_ORDER = 1
+PATIENT = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("home", hypothesis.settings.get_profile("default"), **PATIENT)
+hypothesis.settings.register_profile("ci", hypothesis.settings.get_profile("ci"), **PATIENT)
+hypothesis.settings.load_profile("ci" if IN_CI else "home")
 
 MARKED_FOLDERS = (
     "process",
@@ -27,6 +35,20 @@ MARKED_FOLDERS = (
     "arch",
     "unit",
 )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give CI a fixed order of tests, unless the command line names one."""
+    if IN_CI and config.getoption("randomly_seed", None) == "default":
+        config.option.randomly_seed = CI_ORDER
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let every test draw the same random numbers of torch, whatever ran before (if that has imported it)."""
+    if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "manual_seed"):
+        torch.manual_seed(0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

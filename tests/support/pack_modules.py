@@ -82,23 +82,23 @@ def pack_modules(folder: Path, **settings: Any) -> Iterator[RememberingBridge]:
     given = HostSettings(base=str(folder), models=str(folder / "models"), **settings)
     bridge = RememberingBridge(places_below(folder))
     before, before_settings = install(bridge), install_settings(given)
+    finders = list(sys.meta_path)
     sys.path.insert(0, str(MODULES))
-    loaded = _loaded()
-    for name in loaded:
-        del sys.modules[name]
+    _unload()
     try:
         yield bridge
     finally:
         sys.path.remove(str(MODULES))
-        for name in _loaded():
-            del sys.modules[name]
+        sys.meta_path[:] = finders
+        _unload()
         install(before)
         install_settings(before_settings)
 
 
-def _loaded() -> list[str]:
+def _unload() -> None:
     names = {path.stem for path in MODULES.iterdir()}
-    return [name for name in sys.modules if name.partition(".")[0] in names]
+    for name in [each for each in sys.modules if each.partition(".")[0] in names]:
+        del sys.modules[name]
 
 
 def module(name: str) -> Any:

@@ -16,11 +16,12 @@ from aiohttp.test_utils import TestServer
 class Receiver:
     """Answer calls with the given statuses, then always with the last one.
 
-    delay_s: how long each answer takes. busy, most_busy: calls that are being answered, now and at most.
+    gate: opened for answers to leave; None for an open one. busy, most_busy: calls that are being answered, now
+    and at most.
     """
 
     statuses: Sequence[int] = (200,)
-    delay_s: float = 0.0
+    gate: asyncio.Event | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     calls: list[tuple[Mapping[str, str], bytes]] = field(default_factory=list)
     busy: int = 0
@@ -37,6 +38,8 @@ class Receiver:
 
     async def stop(self) -> None:
         """Stop listening."""
+        if self.gate is not None:
+            self.gate.set()
         if self.server is not None:
             await self.server.close()
 
@@ -45,12 +48,13 @@ class Receiver:
         self.most_busy = max(self.most_busy, self.busy)
         body = await request.read()
         self.calls.append((dict(request.headers), body))
-        await asyncio.sleep(self.delay_s)
+        if self.gate is not None:
+            await self.gate.wait()
         self.busy -= 1
         status = self.statuses[min(len(self.calls), len(self.statuses)) - 1]
         return web.Response(status=status, headers=self.headers)
 
-    async def wait_for(self, count: int, within_s: float = 10.0) -> None:
+    async def wait_for(self, count: int, within_s: float = 60.0) -> None:
         """Wait until so many calls have come. Raises TimeoutError."""
         async with asyncio.timeout(within_s):
             while len(self.calls) < count:  # noqa: ASYNC110  (calls come from elsewhere)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from comfyserverless.control import dispatch
 from comfyserverless.control.dispatch import LOST_TENSOR, NO_ROOM, PUBLICATION_FAILED, Call, Dispatcher
 from comfyserverless.control.workers.checkpoints import CheckpointFiles, Recovery
 from comfyserverless.core import messages as wire
@@ -20,6 +21,11 @@ from comfyserverless.scheduling.state import SchedulingConfig
 
 RUN = PromptId("run")
 W0, W1 = WorkerId("w0.0"), WorkerId("w1.0")
+
+
+@pytest.fixture(autouse=True)
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatch, "_LOSS_GRACE_S", 0.01)
 
 
 class Bench:
@@ -208,7 +214,7 @@ async def test_failure_for_want_of_an_input_waits_for_the_loss_that_caused_it() 
     bench.dispatcher.failed(runner, message)
     assert "b" not in bench.outcomes
     bench.dispatcher.worker_lost(owner)
-    await asyncio.sleep(0.6)
+    await asyncio.sleep(0.05)
     assert "b" not in bench.outcomes
     bench.finish("c", W1)
     bench.finish("a", W1, "again-a")
@@ -227,7 +233,7 @@ async def test_failure_that_was_held_back_is_void_once_its_own_worker_is_lost_to
     bench.dispatcher.failed(runner, message)
     bench.dispatcher.worker_lost(runner)
     bench.publish("net", other)
-    await asyncio.sleep(0.6)
+    await asyncio.sleep(0.05)
     assert bench.freed() == [], "the second run is still publishing"
     bench.dispatcher.worker_joined(WorkerId("w2.0"), {"gpu": 1})
     bench.submit_follower("step", source)
@@ -428,7 +434,7 @@ async def test_consumer_that_saw_its_input_end_before_we_heard_of_it_is_no_failu
     bench.submit_follower("step", bench.submit("control"))
     bench.publish("control")
     bench.fail("step", W1, kind)
-    await asyncio.sleep(0.6 if kind == LOST_TENSOR else 0)
+    await asyncio.sleep(0.05 if kind == LOST_TENSOR else 0)
     assert bench.started() == ["control", "step"], "it waits for its producer now"
     bench.dispatcher.worker_lost(W0)
     bench.finish("control", W1)

@@ -73,7 +73,7 @@ class Worker:
 
 
 async def turn_until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while True:
             if condition():
                 return

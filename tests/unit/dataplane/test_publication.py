@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,10 +16,12 @@ from hypothesis import strategies as st
 
 from comfyserverless.core.errors import CapacityError, WorkerError
 from comfyserverless.core.ids import WorkerId
-from comfyserverless.dataplane import publication
 from comfyserverless.dataplane.publication import Publication, PublicationRef, Subscription
 from comfyserverless.dataplane.shared_memory import SharedMemoryArena
 from comfyserverless.dataplane.store import TensorStore
+
+FOR_EVER_S = 3600.0
+"""A wait that nothing but what the test does can end."""
 
 OWNER, READER = WorkerId("w0.0"), WorkerId("w1.0")
 
@@ -44,11 +45,11 @@ def ends(stores: tuple[TensorStore, TensorStore]) -> tuple[Publication, Subscrip
 def test_element_is_waited_for_and_later_ones_are_not(ends: tuple[Publication, Subscription]) -> None:
     made, subscription = ends
     seen: list[bytes] = []
-    waiter = threading.Thread(target=lambda: seen.append(subscription.element(1, 20.0)))
+    waiter = threading.Thread(target=lambda: seen.append(subscription.element(1, FOR_EVER_S)))
     waiter.start()
     made.publish(b"a")
     made.publish(b"bb")
-    waiter.join(20.0)
+    waiter.join(60)
     assert seen == [b"bb"]
     assert (subscription.published(), subscription.element(0, 0.0)) == (2, b"a")
     with pytest.raises(TimeoutError, match="no element within"):
@@ -63,7 +64,7 @@ def test_publication_that_ends_early_has_no_further_elements(ends: tuple[Publica
     made.fail("too late")
     assert subscription.element(0, 0.0) == b"a"
     with pytest.raises(IndexError, match="ended after 1 elements"):
-        subscription.element(1, 20.0)
+        subscription.element(1, FOR_EVER_S)
     with pytest.raises(RuntimeError, match="has ended"):
         made.publish(b"b")
 
@@ -76,7 +77,7 @@ def test_failure_of_the_producer_reaches_the_consumer_with_its_reason(
     made.fail("out of memory " + "x" * 100)
     assert subscription.element(0, 0.0) == b"a"
     with pytest.raises(WorkerError, match=r"the producer failed: out of memory x+$") as failed:
-        subscription.element(1, 20.0)
+        subscription.element(1, FOR_EVER_S)
     assert failed.value.exception_type == "PublicationFailed"
 
 
@@ -90,7 +91,7 @@ def test_what_does_not_fit_is_refused(ends: tuple[Publication, Subscription]) ->
         made.publish(b"x")
     for index in (-1, 3):
         with pytest.raises(IndexError, match="has none at"):
-            subscription.element(index, 20.0)
+            subscription.element(index, FOR_EVER_S)
 
 
 def test_guard_ends_a_wait(stores: tuple[TensorStore, TensorStore]) -> None:
@@ -101,10 +102,8 @@ def test_guard_ends_a_wait(stores: tuple[TensorStore, TensorStore]) -> None:
         raise Cancelled
 
     subscription = stores[1].subscribe(stores[0].publish(1).ref, guard)
-    start_s = time.monotonic()
     with pytest.raises(Cancelled):
-        subscription.element(0, 20.0)
-    assert time.monotonic() - start_s < 2.0
+        subscription.element(0, FOR_EVER_S)
 
 
 def test_peer_that_is_let_go_while_it_is_waited_for_ends_the_wait(
@@ -114,14 +113,14 @@ def test_peer_that_is_let_go_while_it_is_waited_for_ends_the_wait(
 
     def consume() -> None:
         try:
-            ends[1].element(0, 20.0)
+            ends[1].element(0, FOR_EVER_S)
         except WorkerError as exc:
             failures.append(exc.exception_type)
 
     waiter = threading.Thread(target=consume)
     waiter.start()
     stores[1].remove_peer(OWNER)
-    waiter.join(20.0)
+    waiter.join(60)
     assert failures == ["LostTensor"]
 
 
@@ -194,17 +193,15 @@ def test_elements_of_another_process_are_waited_for_and_its_death_ends_the_wait(
         store = TensorStore(READER, SharedMemoryArena(str(tmp_path / "mine"), 1 << 16))
         store.add_peer(OWNER, path)
         subscription = store.subscribe(ref)
-        assert subscription.element(0, 20.0) == b"first"
+        assert subscription.element(0, FOR_EVER_S) == b"first"
         waiter = threading.Timer(0.1, lambda: (producer.stdin.write(b"\n"), producer.stdin.flush()))  # type: ignore[union-attr]
         waiter.start()
-        assert subscription.element(1, 20.0) == b"second"
+        assert subscription.element(1, FOR_EVER_S) == b"second"
         waiter.join()
         killer = threading.Timer(0.1, producer.send_signal, [signal.SIGKILL])
         killer.start()
-        start_s = time.monotonic()
         with pytest.raises(WorkerError, match="producer of a published result is gone"):
-            subscription.element(2, 60.0)
-        assert time.monotonic() - start_s < 0.1 + 20 * publication.SLICE_S
+            subscription.element(2, FOR_EVER_S)
         killer.join()
         assert subscription.element(1, 0.0) == b"second", "what was published can still be read"
         store.close()

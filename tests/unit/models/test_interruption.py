@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from comfyserverless.models.interruption import check_interrupt, interruptible
-from comfyserverless.models.resident.transfer import Transfer
-from tests.unit.models.resident.stacks import Stack, expect, present, run
+from tests.unit.models.resident.stacks import HeldTransfer, Stack, expect, present, run
 
 X = torch.ones(2, 16)
 
@@ -54,20 +53,22 @@ def test_a_run_ends_at_the_layer_where_it_is_interrupted(tmp_path: Path, warm_ru
 
 
 def test_a_run_that_waits_for_a_load_is_interrupted_before_the_load_is_over(tmp_path: Path) -> None:
-    # Behind this link a layer takes three seconds.
-    slow = Transfer(torch.device("cpu"), link_gbps=4 * 1088 * 8 / 12 / 1e9)
-    stack = Stack(tmp_path, room=4, transfer=slow)
+    held = HeldTransfer()
+    stack = Stack(tmp_path, room=4, transfer=held)
     stack.write("a", 0)
-    interrupted = threading.Event()
-    threading.Timer(0.1, interrupted.set).start()
+    checks: list[bool] = []
 
-    def check() -> None:
-        if interrupted.is_set():
+    def stop_in_the_wait() -> None:
+        checks.append(held.gate.is_set())
+        if len(checks) == 3:  # the first one is before the layer
             raise Stop
 
-    with pytest.raises(Stop), interruptible(check):
-        run(stack.runner("a"), X)
-    assert stack.keeper.take_waited_s() < 1.5
+    try:
+        with pytest.raises(Stop), interruptible(stop_in_the_wait):
+            run(stack.runner("a"), X)
+        assert checks == [False] * 3
+    finally:
+        held.gate.set()
 
 
 def test_a_check_is_for_its_own_thread_and_block_only() -> None:

@@ -56,7 +56,7 @@ async def connect(client: Client, sid: str = "", *, with_flags: bool = False) ->
 
 
 async def receive(socket: Socket) -> Any:
-    message = await socket.receive(timeout=2)
+    message = await socket.receive(timeout=60)
     assert message.type in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY), message
     return json.loads(message.data) if message.type is aiohttp.WSMsgType.TEXT else message.data
 
@@ -219,7 +219,7 @@ async def test_client_that_comes_back_at_the_very_end_of_a_run_learns_how_it_end
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110  (nothing tells when a socket was removed)
             await asyncio.sleep(0)
 
@@ -332,7 +332,7 @@ async def test_client_that_does_not_read_is_cut_off(
 async def test_server_that_stops_closes_its_sockets(client: Client) -> None:
     socket = await connect(client, "me")
     closing = asyncio.ensure_future(client.server.close())
-    message = await socket.receive(timeout=2)
+    message = await socket.receive(timeout=60)
     assert message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSED)
     await socket.close()
     await closing
@@ -391,6 +391,6 @@ async def test_peer_that_leaves_before_the_answer_to_its_ping_is_no_fault(
     monkeypatch.setattr(aiohttp.web.WebSocketResponse, "pong", fail)
     socket = await connect(client)
     await socket.ping()
-    await socket.receive(timeout=2)
+    await socket.receive(timeout=60)
     assert socket.closed
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]

@@ -107,5 +107,5 @@ class Gate(ModelFn):
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         self.started.set()
-        assert self.opened.wait(30)
+        assert self.opened.wait(60)
         return {"done": torch.ones(1000)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -74,6 +75,7 @@ def test_worker_without_a_gpu_says_so_in_one_line_and_uses_shared_memory(
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World(ranks=1)
     monkeypatch.setattr(arenas, "find_library", lambda _: NvshmemLibrary(world.ranks[0], HostMemory()))
+    monkeypatch.setattr(os, "environ", dict(os.environ))  # the library is told what to leave out of itself
     return world
 
 

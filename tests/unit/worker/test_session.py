@@ -79,7 +79,7 @@ async def test_worker_runs_an_invocation_and_frees_its_result(bench: Bench) -> N
 
 async def test_worker_cancels_a_running_invocation(bench: Bench) -> None:
     await bench.link.submit("i1", "test.gate")
-    await asyncio.to_thread(bench.gate.started.wait, 20)
+    assert await asyncio.to_thread(bench.gate.started.wait, 60)
     await bench.link.send(wire.CancelInvocation(InvocationId("i1")))
     await bench.link.submit("i2", "test.double", lane="gpu", x=1)
     assert isinstance(await bench.link.expect(wire.InvocationDone), wire.InvocationDone)
@@ -129,20 +129,18 @@ async def test_statistics_tell_the_weights_since_the_latest_load(bench: Bench) -
 async def test_worker_reports_its_memory(bench: Bench) -> None:
     ref = bench.store.put(torch.zeros(1000))
     stats = await bench.link.expect(wire.WorkerStats)
-    while stats.arena_used_bytes == 0:
+    while stats.arena_used_bytes == 0 or stats.memory is None or stats.memory.link_s is None:
         stats = await bench.link.expect(wire.WorkerStats)
     assert stats.arena_used_bytes == 4096
     assert stats.arena_bytes == 1 << 20
     assert stats.resident_bytes > 10 << 20
     assert ref.size_bytes == 4000
-    assert stats.memory is not None
-    assert stats.memory.link_s is not None
-    assert 0 < stats.memory.link_s < 5
+    assert stats.memory.link_s > 0
 
 
 async def test_shutdown_finishes_what_runs(bench: Bench) -> None:
     await bench.link.submit("i1", "test.gate")
-    await asyncio.to_thread(bench.gate.started.wait, 20)
+    assert await asyncio.to_thread(bench.gate.started.wait, 60)
     await bench.link.send(wire.Shutdown())
     bench.gate.opened.set()
     assert (await bench.link.expect(wire.InvocationDone)).invocation == "i1"

@@ -17,6 +17,7 @@ from comfyserverless.core import messages as wire
 from comfyserverless.core import values
 from comfyserverless.core.ids import InvocationId, WorkerId
 from comfyserverless.core.values import PublishedRef
+from comfyserverless.dataplane.publication import Subscription
 from comfyserverless.dataplane.shared_memory import SharedMemoryArena
 from comfyserverless.dataplane.store import TensorStore
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn, Streamed
@@ -24,7 +25,7 @@ from comfyserverless.worker.execution import Execution
 from comfyserverless.worker.lanes import Ticket
 from tests.unit.worker.functions import Recorded
 
-TIMEOUT_S = 20
+TIMEOUT_S = 60
 
 
 class Count(ModelFn):
@@ -120,17 +121,28 @@ def test_consumer_gets_an_element_before_its_producer_has_made_the_next(sites: t
 
 
 def test_element_that_comes_later_is_waited_for_and_the_wait_is_not_charged(
-    sites: tuple[Site, Site],
+    sites: tuple[Site, Site], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     producer, consumer = sites
+    waits, element = threading.Event(), Subscription.element
+
+    def noted(self: Subscription, index: int, timeout_s: float) -> bytes:
+        if index == 1:  # before it are the lengths, which are there
+            waits.set()
+        return element(self, index, timeout_s)
+
+    monkeypatch.setattr(Subscription, "element", noted)
     ref = producer.produce()
+    begin_s = time.perf_counter()
     consumer.start("test.read", list=ref, at=-3)
+    assert waits.wait(TIMEOUT_S)
     time.sleep(0.2)
     producer.count.permits.release(3)
     answer = consumer.answer()
+    passed_s = time.perf_counter() - begin_s
     assert consumer.store.get(values.decode(answer.outputs)["element"]).tolist() == [1.0] * 4
     assert answer.timing.waited_s > 0.15
-    assert answer.timing.total_s() < answer.timing.waited_s
+    assert answer.timing.total_s() + answer.timing.waited_s < passed_s
 
 
 def test_producers_result_names_the_tensors_that_it_published(sites: tuple[Site, Site]) -> None:
@@ -171,9 +183,7 @@ def test_cancellation_ends_a_waiting_consumer(sites: tuple[Site, Site]) -> None:
     producer, consumer = sites
     consumer.start("test.read", list=producer.produce(), at=0)
     consumer.is_cancelled = True
-    answer = consumer.answer()
-    assert isinstance(answer, wire.InvocationCancelled)
-    assert answer.timing.total_s() < 1.0
+    assert isinstance(consumer.answer(), wire.InvocationCancelled)
 
 
 def test_cancelled_producer_stops_before_its_next_element_and_ends_its_consumers(

@@ -57,12 +57,14 @@ async def test_messages_of_any_length_are_counted_by_type_and_a_closed_socket_is
     runner, port = await start(app)
     counts: Counter[str] = Counter()
     sockets = await open_sockets(port, ["long", "short"], counts)
-    await asyncio.wait_for(sockets[1].ended.wait(), 10)
-    await asyncio.sleep(0.05)  # the other one has what was sent before
+    await asyncio.wait_for(sockets[1].ended.wait(), 60)
+    async with asyncio.timeout(60):
+        while counts.total() < 12:  # noqa: ASYNC110  (nothing tells when the other one has what was sent)
+            await asyncio.sleep(0.01)
     assert counts == {"status": 8, "execution_start": 2, "other": 2}
     for socket in sockets:
         socket.close()
-    await asyncio.wait_for(sockets[0].ended.wait(), 10)
+    await asyncio.wait_for(sockets[0].ended.wait(), 60)
     assert [socket.is_lost for socket in sockets] == [False, True]
     await runner.cleanup()
 

@@ -63,11 +63,14 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def test_prompt_of_built_in_nodes_waits_for_no_pack(tmp_path: Path) -> None:
-    world = World(tmp_path)
-    async with asyncio.timeout(1):
-        validation = await world.hosting.validated(BUILT_IN, world.files, None)
+async def test_prompt_of_built_in_nodes_waits_for_no_pack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, waits = World(tmp_path), []
+    monkeypatch.setattr(world.hosting.host, "loaded", lambda *within_s: waits.append(within_s))
+    validation = await world.hosting.validated(BUILT_IN, world.files, None)
     assert validation.plan is not None
+    assert waits == []
     assert world.asked == []
 
 

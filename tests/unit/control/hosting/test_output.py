@@ -59,7 +59,7 @@ async def test_what_a_process_writes_to_the_socket_is_logged(
         with socket.socket(socket.AF_UNIX) as out:
             out.connect(str(tmp_path / "out"))
             out.sendall(b"".join(b"line %d\n" % number for number in range(2_000)) + b"the end")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while "lines are not shown" not in caplog.text:  # noqa: ASYNC110 - a log tells nobody
                 await asyncio.sleep(0.01)
     await output.stop()

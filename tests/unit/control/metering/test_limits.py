@@ -89,7 +89,7 @@ async def test_what_waits_is_held_back_until_the_limit_is_raised_or_the_day_is_o
             assert gate.admission.room(ALICE, 3, looks.set) == 0
     assert len(caplog.records) == 1
     assert "alice" in caplog.text
-    await asyncio.wait_for(looks.wait(), 5)
+    await asyncio.wait_for(looks.wait(), 60)
     gate.limit(Limits(max_gpu_s_per_day=10.0))
     assert gate.room() == 3
     gate.limit(Limits(max_gpu_s_per_day=1.0))

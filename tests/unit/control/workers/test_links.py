@@ -44,7 +44,7 @@ class Owner:
         self.changed.set()
 
     async def until(self, text: str) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while text not in self.told:
                 self.changed.clear()
                 await self.changed.wait()
@@ -81,7 +81,7 @@ async def link(tmp_path: Path) -> AsyncIterator[Wire]:
 
 
 async def receive(socket: aiohttp.ClientWebSocketResponse) -> wire.ToWorker:
-    return DECODER.decode(await socket.receive_bytes(timeout=5))
+    return DECODER.decode(await socket.receive_bytes(timeout=60))
 
 
 async def test_worker_with_its_token_is_welcome(link: Wire) -> None:
@@ -112,7 +112,7 @@ async def test_socket_is_for_this_user_only(link: Wire) -> None:
 )
 async def test_anybody_else_is_turned_away(link: Wire, first: bytes) -> None:
     socket = await link.dial(first)
-    message = await socket.receive(timeout=5)
+    message = await socket.receive(timeout=60)
     assert message.type is aiohttp.WSMsgType.CLOSE
     assert message.data == 1008
     assert link.owner.told == []
@@ -136,14 +136,14 @@ async def test_workers_of_an_island_hear_of_each_other_before_they_say_hello(lin
 
 async def test_stranger_cannot_join_an_island(link: Wire) -> None:
     socket = await link.dial(ENCODE(join_island(0, token="guess")))
-    assert (await socket.receive(timeout=5)).type is aiohttp.WSMsgType.CLOSE
+    assert (await socket.receive(timeout=60)).type is aiohttp.WSMsgType.CLOSE
 
 
 async def test_second_link_of_a_joined_worker_is_turned_away(link: Wire) -> None:
     socket = await link.dial(ENCODE(hello()))
     await receive(socket)
     second = await link.dial(ENCODE(hello()))
-    assert (await second.receive(timeout=5)).type is aiohttp.WSMsgType.CLOSE
+    assert (await second.receive(timeout=60)).type is aiohttp.WSMsgType.CLOSE
     assert link.owner.told == ["joined w0.0"]
     await socket.close()
 

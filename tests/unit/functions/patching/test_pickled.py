@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,18 @@ from comfyserverless.core.errors import PromptError, WorkerError
 from comfyserverless.core.values import PYTHON_PATCH, ModelRef, Patch
 from comfyserverless.functions.patching.pickled import PACK_MODULES, PickledPatches
 from tests.support.analytic_models import MODEL, AnalyticPool
+from tests.support.pack_modules import pack_modules
 from tests.unit.functions.patching.test_evaluation import after_step
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path: Path) -> Iterator[None]:
+    """Have the modules of packs only where these tests put them, and only as long."""
+    with pack_modules(tmp_path / "packs"):
+        sys.path.remove(str(PACK_MODULES))
+        before = list(sys.path)
+        yield
+        sys.path[:] = [str(PACK_MODULES), *before]
 
 
 def written(path: Path, value: Any) -> str:

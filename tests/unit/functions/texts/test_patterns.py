@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -74,14 +73,12 @@ def test_wrong_pattern_or_replacement_is_named(pattern: str, replacement: str) -
 def test_search_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patterns, "TIME_LIMIT_S", 0.02)
     endless = "(x|xx)+$"
-    began = time.perf_counter()
     with pytest.raises(PromptError, match=r"given up after 0\.02 s"):
         TextMatch().execute({}, text="x" * 60 + "!", pattern=endless, flags=())
     with pytest.raises(PromptError, match="given up"):
         _extract("x" * 60 + "!", endless, "All Matches")
     with pytest.raises(PromptError, match="given up"):
         _replace("x" * 60 + "!", endless, "")
-    assert time.perf_counter() - began < 2.0
 
 
 def test_result_that_is_too_long_is_refused() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,6 +23,7 @@ from comfyserverless.host import bridge
 from comfyserverless.host.bridge import InterruptProcessingException, Places
 from comfyserverless.host.contract import ClassEntry
 from comfyserverless.host.loading.registry import ClassRegistry
+from comfyserverless.host.running.current import Running
 from comfyserverless.host.running.executor import Executor
 from comfyserverless.host.running.live import LiveBridge
 from comfyserverless.host.values import Codec, ObjectStore
@@ -42,6 +44,18 @@ class Node:
         return {"required": {}}
 
 
+class Packs(threading.Event):
+    """Tells when packs are loaded; `awaited` is set once somebody waits for that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.awaited = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.awaited.set()
+        return super().wait(timeout)
+
+
 class Rig:
     """An executor with what it says to the control process."""
 
@@ -50,7 +64,7 @@ class Rig:
         self.said: list[wire.FromWorker] = []
         self.bridge = LiveBridge(self.said.append, Codec(self.store, ObjectStore(HOST)), Places(*[folder] * 5))
         self.registry = ClassRegistry()
-        self.loaded = threading.Event()
+        self.loaded = Packs()
         self.loaded.set()
         self.cancelled = threading.Event()
         self.executor = Executor(self.registry, Codec(self.store, ObjectStore(HOST)), self.bridge, self.loaded)
@@ -70,6 +84,19 @@ class Rig:
         }
         message = wire.RunInvocation(InvocationId("p/5/0"), "pack.call", lane, trees.encode(inputs))
         return self.executor.run(message, Ticket(lambda: not self.cancelled.is_set(), self.cancelled.is_set))
+
+    def answer_later(self, make: Callable[[wire.HostRequest], wire.HostReply]) -> None:
+        """Answer the next request of a node, which waits by then or will soon."""
+
+        def answer() -> None:
+            until_s = time.monotonic() + 60
+            while not self.said and time.monotonic() < until_s:
+                time.sleep(1e-3)
+            (request,) = self.said
+            assert isinstance(request, wire.HostRequest)
+            self.bridge.reply(make(request))
+
+        threading.Thread(target=answer).start()
 
     def results(self, *calls: dict[str, Any], **how: Any) -> list[Any]:
         """Run calls, and return their results."""
@@ -111,14 +138,15 @@ def test_calls_run_in_inference_mode_and_know_what_they_are(rig: Rig) -> None:
 
 
 def test_coroutines_run_together_in_inference_mode(rig: Rig) -> None:
-    async def run(self: Any, wait_s: float) -> tuple[Any, ...]:
-        await asyncio.sleep(wait_s)
+    together = asyncio.Barrier(8)
+
+    async def run(self: Any) -> tuple[Any, ...]:
+        async with asyncio.timeout(60):
+            await together.wait()
         return torch.is_inference_mode_enabled(), bridge.bridge().call.list_index
 
     rig.add(run)
-    begin_s = time.perf_counter()
-    assert rig.results(*[{"wait_s": 0.05}] * 8, lane="async") == [[True, index] for index in range(8)]
-    assert time.perf_counter() - begin_s < 0.3
+    assert rig.results(*[{}] * 8, lane="async") == [[True, index] for index in range(8)]
 
 
 def test_first_coroutine_that_fails_fails_the_node_and_ends_the_others(rig: Rig) -> None:
@@ -266,31 +294,50 @@ def test_call_waits_for_packs_that_are_still_being_loaded(rig: Rig) -> None:
     rig.loaded.clear()
 
     def load() -> None:
+        assert rig.loaded.awaited.wait(60)
+        time.sleep(0.05)
         rig.add(lambda self: (1,))
         rig.loaded.set()
 
-    threading.Timer(0.05, load).start()
+    threading.Thread(target=load).start()
+    begin_s = time.perf_counter()
     answer = rig.call()
+    passed_s = time.perf_counter() - begin_s
     assert isinstance(answer, wire.InvocationDone)
-    assert answer.timing.waited_s > 0.04
-    assert answer.timing.compute_s < 0.04
+    assert answer.timing.waited_s >= 0.05
+    assert answer.timing.total_s() + answer.timing.waited_s < passed_s
 
 
-def test_answer_of_the_server_is_waited_for_by_nobodys_account(rig: Rig) -> None:
+def test_answer_of_the_server_is_waited_for_by_nobodys_account(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, waiting = threading.Event(), Running.waiting
+
+    @contextmanager
+    def noted(self: Running) -> Iterator[None]:
+        with waiting(self):
+            waits.set()
+            yield
+
+    monkeypatch.setattr(Running, "waiting", noted)
+
     def run(self: Any) -> tuple[Any, ...]:
         return tuple(bridge.bridge().ask("run_node", {"class_type": "X", "inputs": {"picture": torch.ones(4)}}))
 
-    def answer() -> None:
-        (request,) = rig.said
-        assert isinstance(request, wire.HostRequest)
+    def answer(request: wire.HostRequest) -> wire.HostReply:
+        assert waits.wait(60)
+        time.sleep(0.05)
         picture = trees.decode(request.payload)["inputs"]["picture"]
-        rig.bridge.reply(wire.HostReply(request.id, trees.encode([picture, 3])))
+        return wire.HostReply(request.id, trees.encode([picture, 3]))
 
     rig.add(run)
-    threading.Timer(0.05, answer).start()
+    rig.answer_later(answer)
+    begin_s = time.perf_counter()
     done = rig.call()
+    passed_s = time.perf_counter() - begin_s
     assert isinstance(done, wire.InvocationDone)
-    assert done.timing.waited_s > 0.04
+    assert done.timing.waited_s >= 0.05
+    assert done.timing.total_s() + done.timing.waited_s < passed_s
     (result,) = [each["result"] for each in trees.decode(done.outputs)["answers"]]
     assert torch.equal(rig.store.get(result[0]), torch.ones(4))
     assert result[1] == 3
@@ -300,13 +347,8 @@ def test_refusal_of_the_server_is_an_error_of_the_node(rig: Rig) -> None:
     def run(self: Any) -> None:
         bridge.bridge().ask("run_node", {"class_type": "X", "inputs": {}})
 
-    def refuse() -> None:
-        request = rig.said[0]
-        assert isinstance(request, wire.HostRequest)
-        rig.bridge.reply(wire.HostReply(request.id, b"", "PromptError", "there is no X"))
-
     rig.add(run)
-    threading.Timer(0.02, refuse).start()
+    rig.answer_later(lambda request: wire.HostReply(request.id, b"", "PromptError", "there is no X"))
     answer = rig.call()
     assert isinstance(answer, wire.InvocationFailed)
     assert (answer.exception_type, answer.message) == ("RuntimeError", "there is no X")
@@ -320,13 +362,8 @@ def test_lack_of_memory_of_a_worker_is_the_exception_that_packs_look_for(rig: Ri
             return ("in tiles",)
         return ("at once",)
 
-    def refuse() -> None:
-        request = rig.said[0]
-        assert isinstance(request, wire.HostRequest)
-        rig.bridge.reply(wire.HostReply(request.id, b"", "torch.OutOfMemoryError", "no room"))
-
     rig.add(run)
-    threading.Timer(0.02, refuse).start()
+    rig.answer_later(lambda request: wire.HostReply(request.id, b"", "torch.OutOfMemoryError", "no room"))
     assert rig.results() == [["in tiles"]]
 
 

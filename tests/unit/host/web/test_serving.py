@@ -143,6 +143,6 @@ async def test_handler_or_task_that_leaves_the_program_fails_alone(
 
     part.on_loaded(Catalog((), {}))
     socket = tmp_path / "packs.sock"
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert (await get(socket, "/leave"))[0] == 500
         assert await get(socket, "/leave_beside") == (200, "still here")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -13,12 +14,24 @@ from comfyserverless.models.resident.keeper import Keeper
 from comfyserverless.models.resident.residence import Residence
 from comfyserverless.models.resident.run import ResidentModel
 from comfyserverless.models.resident.skeleton import Runner, steps_of
-from comfyserverless.models.resident.transfer import Transfer
-from comfyserverless.residency.policy import PolicyName
+from comfyserverless.models.resident.transfer import Block, Transfer
+from comfyserverless.residency.policy import LayerKey, PolicyName
 from tests.unit.models.files import write_file
 
 WIDTH = 16
 LAYER_BYTES = (WIDTH * WIDTH + WIDTH) * 4
+
+
+class HeldTransfer(Transfer):
+    """Deliver nothing before the gate is opened."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.device("cpu"))
+        self.gate = threading.Event()
+
+    def deliver(self, key: LayerKey, size_bytes: int, read: Callable[[Tensor], None]) -> Block:
+        assert self.gate.wait(60)
+        return super().deliver(key, size_bytes, read)
 
 
 class Stack:

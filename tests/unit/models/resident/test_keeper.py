@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from comfyserverless.core.errors import CapacityError, ModelFileError
 from comfyserverless.models.resident import layers
 from comfyserverless.models.resident.transfer import Transfer
 from comfyserverless.residency.policy import POLICIES, PolicyName
-from tests.unit.models.resident.stacks import LAYER_BYTES, Stack, expect, present, run
+from tests.unit.models.resident.stacks import LAYER_BYTES, HeldTransfer, Stack, expect, present, run
 
 X = torch.ones(2, 16)
 
@@ -90,7 +91,7 @@ def test_two_threads_that_stream_through_one_layers_room_both_finish(tmp_path: P
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
     assert not wrong
     assert stack.keeper.resident_bytes <= LAYER_BYTES
@@ -124,7 +125,7 @@ def test_no_thread_outlives_the_runs_that_needed_it(tmp_path: Path) -> None:
     run(stack.runner("a"), X)
     loader = [thread for thread in threading.enumerate() if thread.name == "weights"]
     for thread in loader:
-        thread.join(5)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -139,7 +140,7 @@ def test_compute_starts_on_the_first_layer_while_the_last_one_is_not_there(
 
     def slow_last(self: layers.FileLayer, key: tuple[str, int], transfer: object) -> object:
         if key[1] == 3:
-            assert computed_first.wait(5), "the first layer waits for the last"
+            assert computed_first.wait(60), "the first layer waits for the last"
         return load(self, key, transfer)  # type: ignore[arg-type]
 
     monkeypatch.setattr(layers.FileLayer, "load", slow_last)
@@ -150,12 +151,23 @@ def test_compute_starts_on_the_first_layer_while_the_last_one_is_not_there(
 
 
 def test_waiting_for_loads_is_told_once(tmp_path: Path) -> None:
-    link_gbps = LAYER_BYTES * 8 / 5e-3 / 1e9
-    stack = Stack(tmp_path, room=4, transfer=Transfer(torch.device("cpu"), link_gbps=link_gbps))
+    held = HeldTransfer()
+    stack = Stack(tmp_path, room=4, transfer=held)
     stack.write("a", 0)
     runner = stack.runner("a")
+
+    def open_once_it_waits() -> None:
+        while not any(each.waits_for == 0 for each in stack.keeper._runs):
+            time.sleep(1e-3)
+        time.sleep(5e-3)
+        held.gate.set()
+
+    opener = threading.Thread(target=open_once_it_waits)
+    begin_s = time.perf_counter()
+    opener.start()
     run(runner, X)
-    assert 5e-3 < stack.keeper.take_waited_s() < 10
+    opener.join()
+    assert 5e-3 <= stack.keeper.take_waited_s() < time.perf_counter() - begin_s
     run(runner, X)
     assert stack.keeper.take_waited_s() == 0
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from comfyserverless.control.views import QueueChanged
 from comfyserverless.core.ids import DEFAULT_TENANT, TenantId
-from comfyserverless.server.broadcasts import pacing
-from comfyserverless.server.broadcasts.pacing import FEW_SOCKETS, QueuePace
+from comfyserverless.server.broadcasts.pacing import FEW_SOCKETS, PAUSE_PER_SOCKET_S, QueuePace
 
 BOB = TenantId("bob")
 
@@ -37,16 +37,19 @@ async def test_few_sockets_are_told_of_every_change_at_once() -> None:
 async def test_crowd_is_told_of_the_first_change_at_once_and_of_the_last_one_after_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pacing, "PAUSE_PER_SOCKET_S", 1e-4)
+    pauses: list[tuple[float, Callable[[], None]]] = []
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda *pause: pauses.append(pause))
     room = Room(default=100, bob=1)
     room.change(1, 2, 3)
     room.change(7, 8, tenant=BOB)
     assert room.told == [("default", 1), ("bob", 7), ("bob", 8)], "a crowd holds up nobody else"
-    await asyncio.sleep(0.015)
+    assert [pause_s for pause_s, _ in pauses] == [100 * PAUSE_PER_SOCKET_S]
+    pauses.pop()[1]()
     assert room.told[3:] == [("default", 3)]
     room.change(4, 5)
     assert room.told[4:] == [], "the pause after the last telling is not over"
-    await asyncio.sleep(0.03)
+    pauses.pop()[1]()
     assert room.told[4:] == [("default", 5)]
+    pauses.pop()[1]()
     room.change(6)
     assert room.told[5:] == [("default", 6)], "after a pause without a change the next one is told at once"

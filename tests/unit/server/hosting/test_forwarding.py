@@ -14,7 +14,6 @@ from aiohttp.test_utils import TestClient
 
 from comfyserverless.control.accounts.book import AccountBook
 from comfyserverless.core.hosting import SERVED_HEADER, Catalog, RouteInfo
-from comfyserverless.server.hosting import forwarding
 from tests.support.fake_engine import FakeEngine
 from tests.support.tenants import FixedAccounts
 from tests.unit.server.conftest import StartClient
@@ -162,7 +161,8 @@ async def test_handler_that_does_not_answer_costs_its_request_alone(
         await is_over.wait()
         return web.Response()
 
-    monkeypatch.setattr(forwarding.Forwarder.__init__, "__kwdefaults__", {"answer_within_s": 0.05})
+    limits_s, wait_for = iter((0.05,)), asyncio.wait_for
+    monkeypatch.setattr(asyncio, "wait_for", lambda asking, limit_s: wait_for(asking, next(limits_s, limit_s)))
     await serve_packs(web.get("/wait", wait), web.get("/mine", echo))
     assert (await client.get("/wait")).status == 504
     assert (await client.get("/mine")).status == 201

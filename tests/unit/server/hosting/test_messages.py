@@ -9,6 +9,9 @@ import pytest
 from aiohttp.test_utils import TestClient
 
 from comfyserverless.control.accounts.book import AccountBook
+from comfyserverless.control.views import QueueChanged
+from comfyserverless.core.ids import DEFAULT_TENANT, TenantId
+from comfyserverless.server.keys import HUB
 from tests.support.fake_engine import FakeEngine
 from tests.support.tenants import FixedAccounts
 from tests.unit.server.conftest import StartClient
@@ -32,15 +35,22 @@ async def opened(client: Client, sid: str, name: str | None = None) -> Any:
     return socket
 
 
+def end_messages(client: Client, *tenants: TenantId) -> None:
+    """Send the state of the queue to all sockets of these tenants; all that was sent before comes before it."""
+    assert client.app is not None
+    for tenant in tenants or (DEFAULT_TENANT,):
+        client.app[HUB].on_notice(QueueChanged(tenant, 7))
+
+
 async def received(socket: Any) -> list[Any]:
-    """Return what has come so far: the socket is closed by a ping's answer at the latest."""
-    found = []
+    """Return what comes before the end of messages."""
+    found: list[Any] = []
     while True:
-        try:
-            message = await socket.receive(timeout=0.05)
-        except TimeoutError:
+        message = await socket.receive(timeout=60)
+        content = message.json() if message.type.name == "TEXT" else message.data
+        if isinstance(content, dict) and content["type"] == "status":
             return found
-        found.append(message.json() if message.type.name == "TEXT" else message.data)
+        found.append(content)
 
 
 async def test_any_type_and_data_pass_untouched(client: Client, engine: FakeEngine) -> None:
@@ -49,6 +59,7 @@ async def test_any_type_and_data_pass_untouched(client: Client, engine: FakeEngi
         send(engine, event, data)
     send(engine, 99, b"bytes")
     send(engine, "bad", float("nan"))
+    end_messages(client)
     assert await received(socket) == [
         {"type": "pysssss/update", "data": {"prompt_id": 1}},
         {"type": "preview", "data": [1, None]},
@@ -63,6 +74,7 @@ async def test_one_client_or_all(client: Client, engine: FakeEngine) -> None:
     send(engine, "one", 1, client_id="b", tenant="default")
     send(engine, "all", 2, tenant="default")
     send(engine, "nobody", 3, client_id="c")
+    end_messages(client)
     assert [message["type"] for message in await received(first)] == ["all"]
     assert [message["type"] for message in await received(second)] == ["one", "all"]
 
@@ -74,6 +86,7 @@ async def test_malformed_message_is_told_and_ends_nothing(
     engine.hosting.host.listeners["send"]({"event": "x", "data": "{", "client_id": None}, None)
     send(engine, 1 << 40, b"")
     send(engine, "fine", 1)
+    end_messages(client)
     assert [message["type"] for message in await received(socket)] == ["fine"]
     assert caplog.text.count("a message of a node pack cannot be sent") == 2
 
@@ -89,6 +102,7 @@ async def test_with_accounts_messages_stay_with_their_tenant(
     send(engine, "of nobody", 1)
     send(engine, "to alice of nobody", 1, client_id="sid-alice")
     send(engine, "to two of nobody", 1, client_id="sid-bob")
+    end_messages(client, ALICE.tenant, BOB.tenant, OPERATOR.tenant)
     got = {name: [each["type"] for each in await received(socket)] for name, socket in sockets.items()}
     assert got == {"alice": ["of alice", "to alice of nobody"], "bob": [], "ops": ["of nobody"]}
     assert [each["type"] for each in await received(also_same)] == ["of alice"]
