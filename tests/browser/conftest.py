@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+
+from tests.support.server import RunningServer
 
 SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
+PATIENCE_MS = 240_000
+"""How long the browser is waited for: on a busy machine it may take a minute to come up, or to draw a page."""
+
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 #: Files of the user that the page asks for and that need not exist.
@@ -32,7 +40,7 @@ class Window:
 
     def wait_for_graph(self) -> None:
         """Wait until the page has loaded a graph with nodes."""
-        self.page.wait_for_function("window.app?.graph?.nodes.length > 0", timeout=60_000)
+        self.page.wait_for_function("window.app?.graph?.nodes.length > 0")
 
     def screenshot(self, name: str) -> None:
         """Save what the page looks like now under build/screenshots."""
@@ -61,9 +69,31 @@ def browser() -> Iterator[Browser]:
     if chromium is None:
         pytest.skip(f"NO BROWSER: the page was not tested, none of {', '.join(CHROMIUM_NAMES)} is installed")
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        expect.set_options(timeout=PATIENCE_MS)
+        arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+        running = playwright.chromium.launch(executable_path=chromium, args=arguments, timeout=PATIENCE_MS)
         yield running
         running.close()
+
+
+def new_context(browser: Browser, width_px: int, height_px: int) -> BrowserContext:
+    """Return a browser's context of a user who was never here, with patience for slow machines."""
+    context = browser.new_context(viewport={"width": width_px, "height": height_px})
+    context.set_default_timeout(PATIENCE_MS)
+    context.set_default_navigation_timeout(PATIENCE_MS)
+    return context
+
+
+def worker_pids(server: RunningServer) -> list[int]:
+    """List the processes of a server's workers, once all of them are up; for servers without accounts."""
+    deadline_s = time.monotonic() + PATIENCE_MS / 1000
+    while True:
+        with urllib.request.urlopen(f"{server.url}/comfyserverless/workers") as answer:
+            workers = json.load(answer)["workers"]
+        if workers and all(worker["state"] in ("ready", "busy") for worker in workers):
+            return [worker["pid"] for worker in workers]
+        assert time.monotonic() < deadline_s, workers
+        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -72,7 +102,7 @@ def window(browser: Browser, start_server: object) -> Iterator[Window]:
 
     Asks for start_server only to be closed before the servers stop: a page without its server complains.
     """
-    context = browser.new_context(viewport={"width": 1600, "height": 900})
+    context = new_context(browser, 1600, 900)
     opened = Window(context.new_page())
 
     def note(message: ConsoleMessage) -> None:

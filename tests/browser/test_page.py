@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Window
 from tests.support.server import RunningServer
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 FIRST_GRAPH = [
     "CLIPTextEncode",
@@ -26,6 +26,9 @@ FIRST_GRAPH = [
     "VAEDecode",
 ]
 NODE = "window.app.graph.nodes.find((node) => node.type === '{type}')"
+#: The page saves a draft half a second after a change, in the storage of the tab or of the site.
+DRAFT_IS_SAVED = """(text) => [localStorage, sessionStorage].some((storage) =>
+  Object.values({ ...storage }).some((each) => each.includes(text)))"""
 RECORD_PROGRESS = """() => {
   window.seenProgress = [];
   window.app.api.addEventListener("progress", ({ detail }) =>
@@ -64,8 +67,7 @@ def test_new_user_opens_the_page_and_run_makes_a_red_circle(
 
     window.page.evaluate(RECORD_PROGRESS)
     window.page.get_by_test_id("queue-button").click()
-    window.page.wait_for_function(f"{NODE.format(type='SaveImage')}.imgs?.length === 1", timeout=120_000)
-    window.page.wait_for_timeout(500)
+    window.page.wait_for_function(f"{NODE.format(type='SaveImage')}.imgs?.length === 1")
     window.screenshot("first_picture")
 
     sampler = str(window.page.evaluate(f"{NODE.format(type='KSampler')}.id"))
@@ -84,7 +86,7 @@ def test_changed_workflow_comes_back_after_a_reload(
     window.open(start_server().url)
     window.page.locator("textarea").first.fill("a yellow star on a black background")
     window.page.locator("#graph-canvas").click(position={"x": 1000, "y": 750})
-    window.page.wait_for_timeout(1500)  # the page saves a draft half a second after a change
+    window.page.wait_for_function(DRAFT_IS_SAVED, arg="a yellow star on a black background")
     window.page.reload()
     window.wait_for_graph()
     assert widget(window, "CLIPTextEncode", "text") == "a yellow star on a black background"

@@ -9,7 +9,7 @@ import pytest
 from tests.browser.conftest import Window
 from tests.support.server import RunningServer
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 BUILD = """() => {
   const add = (type) => window.app.graph.add(window.LiteGraph.createNode(type)) ?? last();
@@ -44,10 +44,10 @@ def test_graph_of_utility_nodes_runs_and_shows_its_text(
     window.open(start_server().url)
     window.page.evaluate(BUILD)
     window.page.get_by_test_id("queue-button").click()
-    window.page.wait_for_function(f"{SHOWN} === 'large'", timeout=60_000)
+    window.page.wait_for_function(f"{SHOWN} === 'large'")
     window.page.evaluate("window.app.graph.nodes[0].widgets[0].value = 6")
     window.page.get_by_test_id("queue-button").click()
-    window.page.wait_for_function(f"{SHOWN} === 'small'", timeout=60_000)
+    window.page.wait_for_function(f"{SHOWN} === 'small'")
     window.screenshot("utility_nodes")
 
 

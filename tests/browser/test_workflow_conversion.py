@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Route
 
 from comfyserverless.graph.workflows.conversion import convert
+from tests.browser.conftest import new_context
 from tests.support.server import RunningServer
 from tests.support.templates import (
     load_data,
@@ -19,7 +20,7 @@ from tests.support.templates import (
     template_classes,
 )
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 #: Each asks for the prompt of one document; a page that fails after it has loaded a graph still answers.
 ASK = """async (text) => {
@@ -40,16 +41,15 @@ def page(browser: Browser, server: RunningServer) -> Iterator[Page]:
     def answer(route: Route) -> None:
         route.fulfill(body=answers[route.request.url.rsplit("/", 1)[-1]], content_type="application/json")
 
-    context = browser.new_context(viewport={"width": 400, "height": 300})
+    context = new_context(browser, 400, 300)
     opened = context.new_page()
     for name in answers:
         opened.route(f"**/api/{name}", answer)
     opened.goto(server.url)
-    opened.wait_for_function(
-        "window.LiteGraph?.registered_node_types?.ComfySwitchNode !== undefined", timeout=60_000
-    )
-    opened.wait_for_function("window.app?.vueAppReady === true", timeout=60_000)
-    opened.wait_for_timeout(2_000)  # the page still looks for a graph to begin with
+    opened.wait_for_function("window.LiteGraph?.registered_node_types?.ComfySwitchNode !== undefined")
+    opened.wait_for_function("window.app?.vueAppReady === true")
+    # It has found a graph to begin with, and puts none in the place of ours any more.
+    opened.wait_for_function("window.app.graph?.nodes.length > 0")
     yield opened
     context.close()
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import aiohttp
 
+from tests.support.server import PATIENCE_S
+
 PREVIEW_IMAGE = 1
 """Type number of a binary websocket frame that holds `uint32 format (1 JPEG, 2 PNG)` and the image bytes."""
 
@@ -104,7 +106,7 @@ class Client:
         assert status == 200, answer
         return str(answer["prompt_id"])
 
-    async def run(self, prompt: dict[str, Any], *, within_s: float = 100.0, **fields: Any) -> RunResult:
+    async def run(self, prompt: dict[str, Any], *, within_s: float = PATIENCE_S, **fields: Any) -> RunResult:
         """Submit an API graph and listen until it ended; see RunResult. Raises TimeoutError."""
         async with asyncio.timeout(within_s):
             return await self.listen(await self.submit(prompt, **fields))
@@ -126,7 +128,7 @@ class Client:
         result.history = (await self.get(f"/history/{prompt_id}"))[prompt_id]
         return result
 
-    async def wait_for_workers(self, *, within_s: float = 60.0) -> list[dict[str, Any]]:
+    async def wait_for_workers(self, *, within_s: float = PATIENCE_S) -> list[dict[str, Any]]:
         """Return the workers once all of them are ready or busy. Raises TimeoutError."""
         async with asyncio.timeout(within_s):
             while True:

@@ -17,7 +17,7 @@ from comfyserverless.core.ids import InvocationId, WorkerId
 
 Message = TypeVar("Message", bound=wire.FromWorker)
 
-_TIMEOUT_S = 60.0
+_TIMEOUT_S = 240.0
 
 
 class WorkerLink:

@@ -26,7 +26,7 @@ PASSWORD = "p%40ss%3Aw%C3%B6rd"
 """SECRET as it is written in an address."""
 
 _PLACES = "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin"
-_WITHIN_S = 30.0
+_WITHIN_S = 240.0
 
 
 def programs() -> Path | None:

@@ -27,7 +27,7 @@ from comfyserverless.core.zygote import (
 
 Report = TypeVar("Report", Ready, Spawned, Exited)
 
-_TIMEOUT_S = 90.0
+_TIMEOUT_S = 240.0
 
 
 class RunningZygote:
@@ -91,7 +91,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-async def wait_until_gone(*pids: int, timeout_s: float = 20.0) -> None:
+async def wait_until_gone(*pids: int, timeout_s: float = _TIMEOUT_S) -> None:
     """Wait until none of these processes runs any more."""
     async with asyncio.timeout(timeout_s):
         while any(is_running(pid) for pid in pids):  # noqa: ASYNC110 - the kernel has no event for a grandchild
