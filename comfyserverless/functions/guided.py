@@ -37,7 +37,7 @@ from comfyserverless.sampling.guidance import (
     is_in_range,
     plan_batches,
 )
-from comfyserverless.sampling.inpainting import inpainting_input
+from comfyserverless.sampling.inpainting import editing_input, inpainting_input
 from comfyserverless.sampling.masking import KeptPart
 from comfyserverless.sampling.parametrization import Parametrization
 from comfyserverless.sampling.samplers.base import Evaluation, UncondSampler
@@ -45,6 +45,9 @@ from comfyserverless.sampling.samplers.registry import find_sampler
 
 LATENT_CELL_PX = 8
 """Pixels per latent cell and side, for what models are told about the size of the image."""
+
+PROMPT_TYPE = "prompt_type"
+"""Option of an entry: `positive`, or `negative` for what is not wanted, whatever side it is on."""
 
 DENOISED = "denoised"
 """The only list of what the `uncond` ports hold; it has one element."""
@@ -154,12 +157,18 @@ def model_inputs(point: Point, batch: Batch, diffusion: DiffusionModel) -> Model
     return ModelInputs(x_in, timesteps, batch.context(x.shape[0]), adm_of(batch, x, diffusion))
 
 
+def prompt_type(side: int) -> str:
+    """Return what vector conditions are told of a side; all but the positive are what is not wanted."""
+    return "positive" if side == POSITIVE else "negative"
+
+
 def adm_of(batch: Batch, x: Tensor, diffusion: DiffusionModel) -> Tensor | None:
     """Stack the vector conditions of a batch's entries for a latent x, None if the family has none."""
     height_px, width_px = x.shape[-2] * LATENT_CELL_PX, x.shape[-1] * LATENT_CELL_PX
     vectors: list[Tensor] = []
     for entry in batch.entries:
-        vector = diffusion.adm(entry.options.get("pooled_output"), width_px, height_px, entry.options)
+        options = {PROMPT_TYPE: prompt_type(entry.side), **entry.options}
+        vector = diffusion.adm(options.get("pooled_output"), width_px, height_px, options)
         if vector is None:
             return None
         vectors.append(fit_batch(vector, x.shape[0]))
@@ -208,16 +217,20 @@ def _evaluate(point: Point, guidance: Guidance, diffusion: DiffusionModel, resid
 
 
 def kept_input(x: Tensor, whole: KeptPart | None, batch: Batch, facts: ModelFacts) -> Tensor | None:
-    """Stack what inpainting models take beside a latent x, which nothing else sees; None for other models."""
-    if not facts.is_inpainting:
+    """Stack what models for inpainting, and for editing, take beside a latent x; None for other models."""
+    if not (facts.is_inpainting or facts.is_editing):
         return None
-    extra = [
-        entry.region.crop(
-            inpainting_input(x, entry.options, whole, lambda latent: to_model_units(latent, facts))
-        )
-        for entry in batch.entries
-    ]
-    return torch.cat(extra)
+
+    def units(latent: Tensor) -> Tensor:
+        return to_model_units(latent, facts)
+
+    def extra(options: Mapping[str, Any]) -> Tensor:
+        if facts.is_inpainting:
+            return inpainting_input(x, options, whole, units)
+        sees_own_units = facts.process is not None and facts.process.name == "model_sampling_edm"
+        return editing_input(x, options, units if sees_own_units else None)
+
+    return torch.cat([entry.region.crop(extra(entry.options)) for entry in batch.entries])
 
 
 class ChainedResiduals(Sequence[Tensor]):

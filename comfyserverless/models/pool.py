@@ -109,11 +109,12 @@ class ModelPool:
             if ref.file not in self._facts:
                 with opened(ref.file) as root:
                     facts = identify(root)[1]
-                if facts.in_channels not in (facts.latent_channels, facts.inpainting_channels):
+                known = (facts.latent_channels, facts.editing_channels, facts.inpainting_channels)
+                if facts.in_channels not in known:
                     raise ModelFileError(
                         f"{ref.file.path}: this {facts.family} model takes {facts.in_channels} input channels,"
-                        f" which is not supported (supported: {facts.latent_channels}, and for inpainting"
-                        f" {facts.inpainting_channels})"
+                        f" which is not supported (supported: {known[0]}, for editing pictures {known[1]}, for"
+                        f" inpainting {known[2]})"
                     )
                 self._facts[ref.file] = facts
             return self._facts[ref.file]

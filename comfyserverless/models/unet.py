@@ -180,8 +180,14 @@ def load_unet(
 def unet_config(layout: UnetLayout) -> dict[str, Any]:
     """Return the arguments of UNet2DConditionModel for a layout."""
     down = tuple("CrossAttnDownBlock2D" if depth else "DownBlock2D" for depth in layout.level_depths)
-    up = tuple("CrossAttnUpBlock2D" if depth else "UpBlock2D" for depth in reversed(layout.level_depths))
-    return {"out_channels": layout.out_channels, "up_block_types": up, **encoder_config(layout, down)}
+    up_levels = tuple(reversed(layout.output_depths))
+    up = tuple("CrossAttnUpBlock2D" if any(depths) else "UpBlock2D" for depths in up_levels)
+    config = {"out_channels": layout.out_channels, "up_block_types": up, **encoder_config(layout, down)}
+    if not layout.is_even:
+        config["reverse_transformer_layers_per_block"] = tuple(
+            depths if any(depths) else 1 for depths in up_levels
+        )
+    return config
 
 
 def encoder_config(layout: UnetLayout, down_block_types: tuple[str, ...]) -> dict[str, Any]:
@@ -190,17 +196,23 @@ def encoder_config(layout: UnetLayout, down_block_types: tuple[str, ...]) -> dic
     diffusers reads the middle block's depth from the coarsest level's entry, which is unused if that level
     has no attention; its `attention_head_dim` is a number of heads.
     """
-    depths = (*(max(depth, 1) for depth in layout.level_depths[:-1]), layout.middle_depth)
+    depths: list[Any] = [
+        (depths[0] if len(set(depths)) == 1 else depths) if any(depths) else 1 for depths in layout.input_depths
+    ]
+    if layout.level_depths[-1] == 0:
+        depths[-1] = layout.middle_depth or 1
     config: dict[str, Any] = {
         "in_channels": layout.in_channels,
         "down_block_types": down_block_types,
         "block_out_channels": layout.level_channels,
         "layers_per_block": layout.blocks_per_level,
-        "transformer_layers_per_block": depths,
+        "transformer_layers_per_block": tuple(depths),
         "cross_attention_dim": layout.context_width,
         "attention_head_dim": layout.heads(),
         "use_linear_projection": layout.is_linear,
     }
+    if not layout.middle_depth:
+        config["mid_block_type"] = None if layout.middle_depth is None else "UNetMidBlock2D"
     if layout.adm_width is not None:
         config |= {"class_embed_type": "projection", "projection_class_embeddings_input_dim": layout.adm_width}
     return config

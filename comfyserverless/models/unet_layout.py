@@ -44,19 +44,33 @@ MIDDLE_NAMES = {"0": "resnets.0", "1": "attentions.0", "2": "resnets.1"}
 class UnetLayout:
     """The structure of a U-Net; per-level tuples run from the finest level to the coarsest.
 
-    level_depths: transformer blocks per attention, 0 where a level has none; adm_width: of the vector that is
-    added to the time embedding, None without one; is_linear: whether attention projects with linear layers.
+    input_depths, output_depths: transformer blocks of each residual block of a level, as they run, 0 where a
+    level has no attention; middle_depth: 0 for a middle block of one residual block, None without one;
+    adm_width: of the vector that is added to the time embedding, None without one; is_linear: whether attention
+    projects with linear layers.
     """
 
     in_channels: int
     out_channels: int
     level_channels: tuple[int, ...]
     blocks_per_level: int
-    level_depths: tuple[int, ...]
-    middle_depth: int
+    input_depths: tuple[tuple[int, ...], ...]
+    output_depths: tuple[tuple[int, ...], ...]
+    middle_depth: int | None
     context_width: int
     adm_width: int | None
     is_linear: bool
+
+    @property
+    def level_depths(self) -> tuple[int, ...]:
+        """Return the transformer blocks of the first attention of each level, 0 where a level has none."""
+        return tuple(depths[0] for depths in self.input_depths)
+
+    @property
+    def is_even(self) -> bool:
+        """Tell whether all attentions of a level have the same depth, on the way down and up."""
+        pairs = zip(self.input_depths, self.output_depths, strict=True)
+        return all(len({*down, *up}) == 1 for down, up in pairs)
 
     def heads(self) -> tuple[int, ...]:
         """Return the number of attention heads at each level."""
@@ -66,31 +80,36 @@ class UnetLayout:
 def read_layout(weights: Weights) -> UnetLayout:
     """Return the structure of the U-Net in `weights` (names without any prefix).
 
-    Raises ModelFileError if a needed tensor is missing or the levels are not uniform.
+    Raises ModelFileError if a needed tensor is missing, or for structures that nothing here can run.
     """
     levels = _read_levels(weights)
+    down = tuple(tuple(depth for _, depth in level) for level in levels)
     blocks = {len(level) for level in levels}
-    if len(blocks) != 1 or any(len(set(level)) != 1 for level in levels):
+    widths = [{channels for channels, _ in level} for level in levels]
+    if blocks != {len(levels[0])} or not levels[0] or any(len(width) != 1 for width in widths):
+        raise ModelFileError(f"{weights.path}: the blocks of one U-Net level differ ({levels})")
+    up = _output_depths(weights, down)
+    for one in (*down, *up):
+        if 0 in one and any(one):
+            raise ModelFileError(f"{weights.path}: only some blocks of a U-Net level have attention ({one})")
+    middle = _middle_depth(weights)
+    if middle and down[-1][0] not in (0, middle):
         raise ModelFileError(
-            f"{weights.path}: the blocks of one U-Net level differ ({levels}); pruned U-Nets are not supported"
-        )
-    middle_depth = _count(weights, "middle_block.1.transformer_blocks")
-    depths = tuple(level[0][1] for level in levels)
-    if middle_depth == 0 or depths[-1] not in (0, middle_depth):
-        raise ModelFileError(
-            f"{weights.path}: the middle block has {middle_depth} transformer blocks, the levels {depths}"
+            f"{weights.path}: the middle block has {middle} transformer blocks, the levels {down}"
         )
     in_channels = weights.length("input_blocks.0.0.weight", 1)
+    attention = _first_attention(weights)
     return UnetLayout(
         in_channels=in_channels,
         out_channels=weights.length("out.2.weight", 0) if "out.2.weight" in weights else in_channels,
         level_channels=tuple(level[0][0] for level in levels),
         blocks_per_level=blocks.pop(),
-        level_depths=depths,
-        middle_depth=middle_depth,
-        context_width=weights.length("middle_block.1.transformer_blocks.0.attn2.to_k.weight", 1),
+        input_depths=down,
+        output_depths=up,
+        middle_depth=middle,
+        context_width=weights.length(f"{attention}.transformer_blocks.0.attn2.to_k.weight", 1),
         adm_width=weights.length("label_emb.0.0.weight", 1) if "label_emb.0.0.weight" in weights else None,
-        is_linear=len(weights.shape("middle_block.1.proj_in.weight")) == 2,
+        is_linear=len(weights.shape(f"{attention}.proj_in.weight")) == 2,
     )
 
 
@@ -114,6 +133,35 @@ def _read_levels(weights: Weights) -> list[list[tuple[int, int]]]:
         else:
             return levels
         number += 1
+
+
+def _output_depths(weights: Weights, down: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+    """Return the depths on the way up by level, the finest first; those of an encoder alone follow it."""
+    per_level = len(down[0]) + 1
+    if "output_blocks.0.0.in_layers.0.weight" not in weights:
+        return tuple((*level, level[-1]) for level in down)
+    count = per_level * len(down)
+    depths = [_count(weights, f"output_blocks.{number}.1.transformer_blocks") for number in range(count)]
+    levels = [tuple(depths[first : first + per_level]) for first in range(0, count, per_level)]
+    return tuple(reversed(levels))
+
+
+def _middle_depth(weights: Weights) -> int | None:
+    if "middle_block.0.in_layers.0.weight" not in weights:
+        return None
+    depth = _count(weights, "middle_block.1.transformer_blocks")
+    if depth == 0 and any(f"middle_block.{at}.in_layers.0.weight" in weights for at in (1, 2)):
+        raise ModelFileError(f"{weights.path}: the middle block has several residual blocks and no attention")
+    return depth
+
+
+def _first_attention(weights: Weights) -> str:
+    """Return the name of the first attention. Raises ModelFileError for a U-Net without any."""
+    marks = (name for name in weights if name.endswith(".1.proj_in.weight"))
+    found = next(marks, None)
+    if found is None:
+        raise ModelFileError(f"{weights.path}: the U-Net has no attention, so that no text could guide it")
+    return found.removesuffix(".proj_in.weight")
 
 
 def _count(weights: Weights, stem: str) -> int:

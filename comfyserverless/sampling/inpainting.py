@@ -1,4 +1,8 @@
-"""Make what inpainting models take beside the latent: a mask, and the latent of what is kept of a picture."""
+"""Make what networks take beside the latent.
+
+For inpainting a mask, and the latent of what is kept of a picture; for editing the latent of a picture that is
+changed as the text says (Brooks et al. 2022, InstructPix2Pix).
+"""
 
 from __future__ import annotations
 
@@ -32,6 +36,23 @@ def inpainting_input(
     if mask is None:
         return torch.cat((torch.ones_like(x[:, :1]), _black_like(x)), 1)
     return torch.cat((_fit_mask(mask, x), _seen(x, options, kept, to_model_units)), 1)
+
+
+def editing_input(
+    x: Tensor, options: Mapping[str, Any], to_model_units: Callable[[Tensor], Tensor] | None
+) -> Tensor:
+    """Return [B, C, h, w] for a latent x [B, C, h, w]: `concat_latent_image` of a conditioning, 0 without one.
+
+    to_model_units: for networks that see it in their own units; None for those that see it in output units.
+    """
+    given = options.get("concat_latent_image")
+    if given is None:
+        return torch.zeros_like(x)
+    seen = given.to(x)
+    if seen.shape[1:] != x.shape[1:]:
+        seen = _resized(seen, x)
+    seen = _spread(seen, x.shape[0])
+    return seen if to_model_units is None else to_model_units(seen)
 
 
 def _seen(

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from comfyserverless.core.errors import PromptError
-from comfyserverless.functions.guided import AddedBy, Point, adm_of, kept_input
+from comfyserverless.functions.guided import PROMPT_TYPE, AddedBy, Point, adm_of, kept_input, prompt_type
 from comfyserverless.functions.patching.options import MEMORY, SCRATCH
 from comfyserverless.functions.patching.residuals import PlannedResiduals
 from comfyserverless.functions.patching.subject import Subject
@@ -224,8 +224,9 @@ class PatchedEvaluation:
     def _side(self, side: int) -> Conds:
         guidance = self._guidance
         source = {POSITIVE: guidance.positive, NEGATIVE: guidance.negative, MIDDLE: guidance.middle}[side]
+        kind = {PROMPT_TYPE: prompt_type(side)}
         return [
-            {**options, "cross_attn": cond, "model_conds": {}, "uuid": (side, number)}
+            {**kind, **options, "cross_attn": cond, "model_conds": {}, "uuid": (side, number)}
             for number, (cond, options) in enumerate(source)
         ]
 

@@ -77,6 +77,30 @@ class SDXL(Family):
     unet_extra_config: ClassVar[dict[str, Any]] = SD20.unet_extra_config
 
 
+class SSD1B(SDXL):
+    """SSD-1B, made smaller from Stable Diffusion XL."""
+
+    unet_config: ClassVar[dict[str, Any]] = {**SDXL.unet_config, "transformer_depth": [0, 0, 2, 2, 4, 4]}
+
+
+class Segmind_Vega(SDXL):
+    """Segmind Vega, made still smaller."""
+
+    unet_config: ClassVar[dict[str, Any]] = {**SDXL.unet_config, "transformer_depth": [0, 0, 1, 1, 2, 2]}
+
+
+class KOALA_700M(SDXL):
+    """KOALA of 700 million parameters."""
+
+    unet_config: ClassVar[dict[str, Any]] = {**SDXL.unet_config, "transformer_depth": [0, 2, 5]}
+
+
+class KOALA_1B(SDXL):
+    """KOALA of a billion parameters."""
+
+    unet_config: ClassVar[dict[str, Any]] = {**SDXL.unet_config, "transformer_depth": [0, 2, 6]}
+
+
 class SD3(Family):
     """Stable Diffusion 3."""
 
@@ -95,5 +119,7 @@ class FluxSchnell(Family):
     unet_config: ClassVar[dict[str, Any]] = {"image_model": "flux", "guidance_embed": False}
 
 
-FAMILIES: tuple[type[Family], ...] = (SD15, SD20, SDXLRefiner, SDXL, SD3, Flux, FluxSchnell)
+_SMALLER: tuple[type[Family], ...] = (SSD1B, KOALA_700M, KOALA_1B, Segmind_Vega)
+
+FAMILIES: tuple[type[Family], ...] = (SD15, SD20, SDXLRefiner, SDXL, *_SMALLER, SD3, Flux, FluxSchnell)
 """In the order in which they are tried."""

@@ -42,7 +42,6 @@ def detect_unet_config(state_dict: Mapping[str, Any], key_prefix: str, *more: An
         return _transformer(shapes)
     model_channels, in_channels = shapes["input_blocks.0.0.weight"][:2]
     levels = _levels(shapes, model_channels)
-    middle = _depth(shapes, "middle_block.1")
     first = next((at for at in ("input_blocks", "middle_block") if _attention(shapes, at)), "")
     return {
         "use_checkpoint": False,
@@ -57,7 +56,7 @@ def detect_unet_config(state_dict: Mapping[str, Any], key_prefix: str, *more: An
         "channel_mult": [level[0][0] if level else 1 for level in levels],
         "transformer_depth": [depth for level in levels for _, depth in level],
         "transformer_depth_output": _output_depths(shapes),
-        "transformer_depth_middle": middle if "middle_block.1.proj_in.weight" in shapes else -1,
+        "transformer_depth_middle": _middle_depth(shapes),
         "use_linear_in_transformer": len(shapes.get(_attention(shapes, first) + ".proj_in.weight", ())) == 2,
         "context_dim": _context_width(shapes, first),
         "use_temporal_attention": any("time_stack" in name for name in shapes),
@@ -105,6 +104,13 @@ def _output_depths(shapes: Mapping[str, tuple[int, ...]]) -> list[int]:
 
 def _depth(shapes: Mapping[str, tuple[int, ...]], stem: str) -> int:
     return count_blocks(shapes, stem + ".transformer_blocks.{}.")
+
+
+def _middle_depth(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """Return the depth of the middle block; -1 for one without attention, -2 if there is none."""
+    if "middle_block.1.proj_in.weight" in shapes:
+        return _depth(shapes, "middle_block.1")
+    return -1 if "middle_block.0.in_layers.0.weight" in shapes else -2
 
 
 def _attention(shapes: Mapping[str, tuple[int, ...]], root: str) -> str:

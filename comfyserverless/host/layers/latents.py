@@ -80,7 +80,7 @@ FORMATS: dict[str, type[LatentFormat]] = {
 
 def format_of(family: str, scale_factor: float, shift_factor: float, channels: int) -> LatentFormat:
     """Return the format of a model that the server runs."""
-    if family == "sdxl":
+    if family in ("sdxl", "sdxl_refiner"):
         return SDXL()
     if channels == 4 and not shift_factor:
         return SD15(scale_factor)

@@ -228,17 +228,21 @@ _NAMES = [
 
 MODELS: dict[str, type] = {
     "BaseModel": BaseModel,
-    **{name: missing_class(f"comfy.model_base.{name}", BaseModel) for name in _NAMES if name != "SDXL"},
+    **{name: missing_class(f"comfy.model_base.{name}", BaseModel) for name in _NAMES},
     "SDXL": type("SDXL", (BaseModel,), {"__doc__": "Stable Diffusion XL."}),
+    "SDXLRefiner": type("SDXLRefiner", (BaseModel,), {"__doc__": "The refiner of Stable Diffusion XL."}),
 }
 """The classes of `comfy.model_base` by name; packs check isinstance."""
+
+
+_CLASSES = {"sdxl": "SDXL", "sdxl_refiner": "SDXLRefiner"}
+"""The names of the classes of families that have one of their own."""
 
 
 @lru_cache(64)
 def base_model(file: FileRef) -> BaseModel:
     """Return the model of a file, the same object for all handles of it. Raises ModelFileError."""
-    is_xl = model_facts(ModelRef(file)).family == "sdxl"
-    made: BaseModel = MODELS["SDXL" if is_xl else "BaseModel"](file)
+    made: BaseModel = MODELS[_CLASSES.get(model_facts(ModelRef(file)).family, "BaseModel")](file)
     return made
 
 

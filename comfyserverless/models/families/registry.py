@@ -8,7 +8,7 @@ from comfyserverless.models.families import sd2, sd15, sdxl
 from comfyserverless.models.families.base import Family, ModelFacts
 from comfyserverless.models.reading.weights import Weights
 
-FAMILIES: tuple[Family, ...] = (sd15.FAMILY, sd2.FAMILY, sdxl.FAMILY)
+FAMILIES: tuple[Family, ...] = (sd15.FAMILY, sd2.FAMILY, sdxl.FAMILY, sdxl.REFINER)
 
 _PREFIXES = ("model.diffusion_model.", "diffusion_model.", "")
 
@@ -25,6 +25,8 @@ def find_network(root: Weights) -> Weights:
 def identify(root: Weights) -> tuple[Family, ModelFacts]:
     """Return the family of a file and its facts. Raises ModelFileError if no family knows the file."""
     network = find_network(root)
+    if "cc_projection.weight" in root:  # a U-Net of Stable Diffusion 1 by its own tensors
+        raise ModelFileError(f"{root.path}: Stable Zero123, which sees a picture, is not supported")
     for family in FAMILIES:
         facts = family.describe(root, network)
         if facts is not None:

@@ -176,6 +176,8 @@ def _pairs(block: Any) -> list[Sequence[Any]]:
 
 
 def _middle_block(module: Any) -> Sequence[Any]:
+    if module.mid_block is None:
+        return ()
     first, *others = module.mid_block.resnets
     pairs = zip(module.mid_block.attentions, others, strict=True)
     return (first, *(layer for pair in pairs for layer in pair))

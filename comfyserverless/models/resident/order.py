@@ -69,6 +69,8 @@ def _block(block: Any, name: str, samplers: str) -> Iterator[tuple[str, ...]]:
 
 
 def _middle(block: Any, name: str) -> Iterator[tuple[str, ...]]:
+    if block is None:
+        return
     yield (f"{name}.resnets.0",)
     for at, attention in enumerate(block.attentions):
         yield from _attention(attention, f"{name}.attentions.{at}")

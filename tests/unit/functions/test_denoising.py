@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -392,12 +393,12 @@ def test_a_middle_side_is_evaluated_and_guides() -> None:
     assert context[:, 0, 0].tolist() == [1.0, 3.0, 0.5]
 
 
-class InpaintingDiffusion(AnalyticDiffusion):
+class WideDiffusion(AnalyticDiffusion):
     """Predict noise from the first channels; the others are for a test to look at."""
 
-    def __init__(self) -> None:
+    def __init__(self, in_channels: int) -> None:
         super().__init__()
-        self.facts = replace(FACTS, in_channels=9)
+        self.facts = replace(FACTS, in_channels=in_channels)
 
     def predict(self, x_in: Tensor, *inputs: Any, **named: Any) -> Tensor:
         self.seen = x_in
@@ -406,7 +407,7 @@ class InpaintingDiffusion(AnalyticDiffusion):
 
 def test_an_inpainting_model_sees_the_mask_and_the_kept_part_of_each_entry() -> None:
     pool = AnalyticPool()
-    pool.model = model = InpaintingDiffusion()
+    pool.model = model = WideDiffusion(9)
     mask = torch.zeros(1, 1, 32, 32)
     mask[..., :16, :] = 1
     kept = torch.ones(1, 4, 4, 4)
@@ -425,3 +426,57 @@ def test_an_inpainting_model_sees_the_mask_and_the_kept_part_of_each_entry() -> 
     assert torch.allclose(positive[1:], kept[0] * FACTS.scale_factor)
     plain = step(AnalyticPool(), state, guided())
     assert torch.equal(result["state"]["walk"]["x"], plain["state"]["walk"]["x"])
+
+
+@pytest.mark.parametrize(
+    ("process", "scale"),
+    [
+        (None, 1.0),
+        (
+            Patch(
+                "model_sampling_edm", (("sampling", "v_prediction"), ("sigma_max", 80.0), ("sigma_min", 0.01))
+            ),
+            FACTS.scale_factor,
+        ),
+    ],
+)
+def test_an_editing_model_sees_the_picture_of_each_entry_in_the_units_of_its_kind(
+    process: Patch | None, scale: float
+) -> None:
+    pool = AnalyticPool()
+    pool.model = model = WideDiffusion(8)
+    model.facts = replace(model.facts, process=process)
+    text = [[cond, {"concat_latent_image": torch.ones(1, 4, 4, 4)}] for cond, _ in conditioning(1.0)]
+    step(pool, begin(pool=pool, latent={"samples": torch.zeros(1, 4, 4, 4)})["state"], guided(positive=text))
+    negative, positive = model.seen[:, 4:]
+    assert torch.equal(negative, torch.zeros(4, 4, 4))
+    assert torch.allclose(positive, torch.full((4, 4, 4), scale))
+
+
+class ToldDiffusion(AnalyticDiffusion):
+    """Remember what kind of prompt each vector condition was made for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[object] = []
+
+    def adm(
+        self, pooled: Tensor | None, width_px: int, height_px: int, options: Mapping[str, object]
+    ) -> Tensor | None:
+        self.told.append(options["prompt_type"])
+        return torch.zeros(1, 1)
+
+
+@pytest.mark.parametrize("patches", [(), (Patch("rescale_cfg", (("multiplier", 0.5),)),)])
+@pytest.mark.parametrize("mode", ["dual", "perp_neg"])
+def test_a_vector_condition_is_told_which_sides_are_not_wanted(mode: str, patches: tuple[Patch, ...]) -> None:
+    pool = AnalyticPool()
+    pool.model = model = ToldDiffusion()
+    guide = {"mode": mode, "middle": conditioning(3.0), "scale": 2.0}
+    call = guided(guide=guide, model=ModelRef(MODEL.file, patches=patches))
+    step(pool, begin(guide=guide)["state"], call)
+    assert sorted(map(str, model.told)) == ["negative", "negative", "positive"]
+    model.told.clear()
+    own = conditioning(1.0, prompt_type="negative")
+    step(pool, begin(guide=guide)["state"], {**call, "positive": own})
+    assert model.told == ["negative"] * 3

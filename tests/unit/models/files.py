@@ -54,6 +54,32 @@ def mini_unet(**changes: object) -> Spec:
     return unet(**(MINI_UNET | changes))
 
 
+def thinned(spec: Spec, depths: Mapping[str, int]) -> Spec:
+    """Return a U-Net with fewer transformer blocks in some blocks (`input_blocks.4`), as SSD-1B was made.
+
+    0 takes the whole attention away; of the middle block its second residual block goes too, -1 takes all.
+    """
+    kept = Spec()
+    for name, entry in spec.items():
+        block, _, inner = name.partition(".")
+        number, _, inner = inner.partition(".")
+        depth = depths.get("middle_block" if block == "middle_block" else f"{block}.{number}")
+        if depth is None or _stays(block, number, inner, depth):
+            kept[name] = entry
+    return kept
+
+
+def _stays(block: str, number: str, inner: str, depth: int) -> bool:
+    if block == "middle_block" and depth <= 0:
+        return depth == 0 and number == "0"
+    if block != "middle_block":
+        number, _, inner = inner.partition(".")
+    if number != "1" or inner.startswith("conv."):
+        return True
+    part, _, rest = inner.partition(".")
+    return depth > 0 and (part != "transformer_blocks" or int(rest.partition(".")[0]) < depth)
+
+
 def mini_clip(prefix: str = "", projection: bool = False) -> dict[str, Tensor]:
     """Return a small CLIP text model in the Hugging Face layout."""
     return build(Spec().put(prefix, clip_hf(**MINI_CLIP, proj=projection)), "clip", torch.float16)

@@ -17,8 +17,8 @@ from comfyserverless.models.controlnet import controlnet_config, controlnet_name
 from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.unet import unet_config
 from comfyserverless.models.unet_layout import read_layout, unet_names
-from tests.support.make_tiny_models import controlnet_unet, unet, vae_kl
-from tests.unit.models.files import shapes_of
+from tests.support.make_tiny_models import Spec, controlnet_unet, unet, vae_kl
+from tests.unit.models.files import shapes_of, thinned
 
 SD15: dict[str, Any] = {
     "mc": 320,
@@ -32,7 +32,24 @@ SD15: dict[str, Any] = {
 }
 SD2 = SD15 | {"ctx": 1024, "linear": True}
 SDXL = SD15 | {"mults": (1, 2, 4), "depths": (0, 2, 10), "mid": 10, "ctx": 2048, "adm": 2816, "linear": True}
+REFINER = SD15 | {"mc": 384, "depths": (0, 4, 4, 0), "mid": 4, "ctx": 1280, "adm": 2560, "linear": True}
+KOALA = SDXL | {"nres": 1}
 DEMO = SD15 | {"mc": 64, "mults": (1, 1, 1), "nres": 1, "depths": (0, 1, 1), "ctx": 64}
+
+
+SSD_1B = thinned(
+    unet(**SDXL | {"mid": 4}),
+    {
+        "input_blocks.7": 4,
+        "input_blocks.8": 4,
+        "middle_block": 0,
+        **{f"output_blocks.{at}": depth for at, depth in enumerate((4, 4, 10, 2, 1, 1))},
+    },
+)
+VEGA = thinned(
+    unet(**SDXL | {"depths": (0, 1, 2), "mid": 2}),
+    {"middle_block": 0, **{f"output_blocks.{at}": depth for at, depth in enumerate((2, 2, 2, 1, 1, 1))}},
+)
 
 
 def empty_shapes(factory: Callable[[], nn.Module]) -> dict[str, tuple[int, ...]]:
@@ -46,11 +63,21 @@ def file_shapes(weights: Weights, names: dict[str, str]) -> dict[str, tuple[int,
 
 @pytest.mark.parametrize(
     ("structure", "parameters"),
-    [(SD15, 859_520_964), (SD2, 865_910_724), (SDXL, 2_567_463_684), (DEMO, 2_142_788)],
-    ids=["sd15", "sd2", "sdxl", "demo"],
+    [
+        (unet(**SD15), 859_520_964),
+        (unet(**SD2), 865_910_724),
+        (unet(**SDXL), 2_567_463_684),
+        (unet(**REFINER), 2_259_526_660),
+        (SSD_1B, 1_331_334_404),
+        (VEGA, 745_225_604),
+        (unet(**KOALA | {"depths": (0, 2, 6), "mid": 6}), 1_161_184_324),
+        (thinned(unet(**KOALA | {"depths": (0, 2, 5), "mid": 5}), {"middle_block": -1}), 782_822_724),
+        (unet(**DEMO), 2_142_788),
+    ],
+    ids=["sd15", "sd2", "sdxl", "refiner", "ssd_1b", "vega", "koala_1b", "koala_700m", "demo"],
 )
-def test_a_unet_of_the_released_size_fits(structure: dict[str, Any], parameters: int) -> None:
-    weights = shapes_of(unet(**structure))
+def test_a_unet_of_the_released_size_fits(structure: Spec, parameters: int) -> None:
+    weights = shapes_of(structure)
     layout = read_layout(weights)
     shapes = empty_shapes(lambda: UNet2DConditionModel(**unet_config(layout)))
     assert file_shapes(weights, unet_names(layout, weights)) == shapes

@@ -1,4 +1,4 @@
-"""What inpainting models take beside the latent."""
+"""What models for inpainting, and for editing, take beside the latent."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from comfyserverless.sampling.inpainting import inpainting_input
+from comfyserverless.sampling.inpainting import editing_input, inpainting_input
 from comfyserverless.sampling.masking import KeptPart
 
 X = torch.rand(2, 4, 6, 8, generator=torch.Generator().manual_seed(1))
@@ -77,3 +77,17 @@ def test_what_has_another_ratio_is_cut_around_its_centre() -> None:
     larger = torch.ones(1, 4, 12, 16)
     got = inpainting_input(X, {"concat_mask": wide, "concat_latent_image": larger}, None, twice)
     torch.testing.assert_close(got[:, 1:], torch.full_like(X, 2.0))
+
+
+def test_an_editing_model_sees_the_picture_as_it_is_encoded_or_nothing() -> None:
+    assert torch.equal(editing_input(X, {}, None), torch.zeros_like(X))
+    seen = {"concat_latent_image": GIVEN}
+    assert torch.equal(editing_input(X, seen, None), GIVEN.expand_as(X))
+    assert torch.equal(editing_input(X, seen, twice), (GIVEN * 2).expand_as(X))
+
+
+def test_a_picture_to_edit_is_fitted_to_the_latent() -> None:
+    wide = torch.arange(24.0).expand(3, 4, 12, 24)
+    fitted = editing_input(X, {"concat_latent_image": wide}, None)
+    assert fitted.shape == X.shape
+    assert torch.equal(fitted[0, 0, 0], wide[0, 0, 0, 4:20].reshape(8, 2).mean(1))

@@ -2,17 +2,34 @@
 
 from comfyserverless.host.detecting.known import (
     FAMILIES,
+    KOALA_1B,
+    KOALA_700M,
     SD3,
     SD15,
     SD20,
     SDXL,
+    SSD1B,
     Flux,
     FluxSchnell,
     SDXLRefiner,
+    Segmind_Vega,
 )
 from comfyserverless.host.layers.lookups import refused
 
 models = list(FAMILIES)
 
-__all__ = ["SD3", "SD15", "SD20", "SDXL", "Flux", "FluxSchnell", "SDXLRefiner", "models"]
+__all__ = [
+    "KOALA_1B",
+    "KOALA_700M",
+    "SD3",
+    "SD15",
+    "SD20",
+    "SDXL",
+    "SSD1B",
+    "Flux",
+    "FluxSchnell",
+    "SDXLRefiner",
+    "Segmind_Vega",
+    "models",
+]
 __getattr__ = refused(__name__)

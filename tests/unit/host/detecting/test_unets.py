@@ -8,16 +8,34 @@ from typing import Any
 import pytest
 
 from comfyserverless.host.detecting import unets
-from comfyserverless.host.detecting.known import SD3, SD15, SD20, SDXL, Flux, FluxSchnell, SDXLRefiner
+from comfyserverless.host.detecting.known import (
+    KOALA_1B,
+    KOALA_700M,
+    SD3,
+    SD15,
+    SD20,
+    SDXL,
+    SSD1B,
+    Flux,
+    FluxSchnell,
+    SDXLRefiner,
+    Segmind_Vega,
+)
 from comfyserverless.host.helpers.states import unet_to_diffusers
 
 PREFIX = "model.diffusion_model."
 
 
 def header(
-    channels: int, multiples: list[int], depths: list[int], context: int, adm: int | None, is_linear: bool
+    channels: int,
+    multiples: list[int],
+    depths: list[int],
+    context: int,
+    adm: int | None,
+    is_linear: bool,
+    blocks: int = 2,
 ) -> dict[str, Any]:
-    """Return the shapes of a U-Net with two residual blocks a level, as they stand in a file's header."""
+    """Return the shapes of a U-Net with so many residual blocks a level, as they stand in a file's header."""
     shapes: dict[str, tuple[int, ...]] = {
         "input_blocks.0.0.weight": (channels, 4, 3, 3),
         "out.2.weight": (4, 8),
@@ -32,7 +50,7 @@ def header(
 
     at = 1
     for level, (multiple, depth) in enumerate(zip(multiples, depths, strict=True)):
-        for _ in range(2):
+        for _ in range(blocks):
             shapes[f"input_blocks.{at}.0.out_layers.3.weight"] = (channels * multiple, 8, 3, 3)
             attention(f"input_blocks.{at}.1", depth)
             at += 1
@@ -40,7 +58,7 @@ def header(
             shapes[f"input_blocks.{at}.0.op.weight"] = (8, 8, 3, 3)
             at += 1
     attention("middle_block.1", max(depths))
-    for number, depth in enumerate(each for last in reversed(depths) for each in [last] * 3):
+    for number, depth in enumerate(each for last in reversed(depths) for each in [last] * (blocks + 1)):
         shapes[f"output_blocks.{number}.0.out_layers.3.weight"] = (8, 8, 3, 3)
         attention(f"output_blocks.{number}.1", depth)
     if adm is not None:
@@ -55,6 +73,10 @@ KNOWN = {
     SD20: header(320, [1, 2, 4, 4], [1, 1, 1, 0], 1024, None, True),
     SDXL: header(320, [1, 2, 4], [0, 2, 10], 2048, 2816, True),
     SDXLRefiner: header(384, [1, 2, 4, 4], [0, 4, 4, 0], 1280, 2560, True),
+    SSD1B: header(320, [1, 2, 4], [0, 2, 4], 2048, 2816, True),
+    Segmind_Vega: header(320, [1, 2, 4], [0, 1, 2], 2048, 2816, True),
+    KOALA_700M: header(320, [1, 2, 4], [0, 2, 5], 2048, 2816, True, blocks=1),
+    KOALA_1B: header(320, [1, 2, 4], [0, 2, 6], 2048, 2816, True, blocks=1),
 }
 
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from comfyserverless.core.errors import PromptError
-from comfyserverless.models.families.sdxl import size_condition
+from comfyserverless.models.families.sdxl import score_condition, size_condition
+from comfyserverless.models.unet import VectorCondition
 
 
 def test_pooled_features_come_first_and_six_sizes_follow() -> None:
@@ -34,6 +35,25 @@ def test_the_conditioning_overrides_sizes_and_targets_follow_them() -> None:
     assert not torch.equal(target[0, -256:], plain[0, -256:])
 
 
-def test_missing_pooled_features_are_the_prompts_fault() -> None:
+@pytest.mark.parametrize(
+    ("options", "score"),
+    [
+        ({}, 6.0),
+        ({"prompt_type": "positive"}, 6.0),
+        ({"prompt_type": "negative"}, 2.5),
+        ({"prompt_type": "negative", "aesthetic_score": 7.0}, 7.0),
+    ],
+)
+def test_a_refiner_is_told_four_sizes_and_a_score_of_beauty(options: dict[str, object], score: float) -> None:
+    pooled = torch.rand(2, 5)
+    vector = score_condition(pooled, 96, 64, {"crop_h": 3.0, **options})
+    assert vector.shape == (2, 5 + 5 * 256)
+    assert torch.equal(vector[:, :5], pooled)
+    numbers = [math.acos(part[127].item()) * 10000 ** (127 / 128) for part in vector[0, 5:].split(256)]
+    assert numbers == pytest.approx([64.0, 96.0, 3.0, 0.0, score], abs=1.0)
+
+
+@pytest.mark.parametrize("condition", [size_condition, score_condition])
+def test_missing_pooled_features_are_the_prompts_fault(condition: VectorCondition) -> None:
     with pytest.raises(PromptError, match="needs the pooled output"):
-        size_condition(None, 64, 64, {})
+        condition(None, 64, 64, {})

@@ -1,4 +1,4 @@
-"""Conditioning of inpainting models: what is encoded, and what each conditioning then holds."""
+"""Conditioning of models for inpainting and editing: what is encoded, and what each conditioning holds."""
 
 from __future__ import annotations
 
@@ -40,3 +40,20 @@ async def test_both_conditionings_get_what_is_kept_and_the_latent_is_that_of_the
     expected = {"samples": Output(whole.id, "samples")}
     assert latent == ({**expected, "noise_mask": mask} if has_noise_mask else expected)
     assert TEXT[0][1] == {"pooled_output": None}, "unchanged"
+
+
+async def test_editing_starts_from_an_empty_latent_of_the_pictures_size_and_both_sides_see_the_picture() -> (
+    None
+):
+    ctx = FakeContext()
+    result = await lower(
+        "InstructPixToPixConditioning", ctx, positive=TEXT, negative=OTHER, vae=VAE, pixels=IMAGE
+    )
+    encoded, empty = ctx.calls
+    assert (encoded.function, encoded.inputs["pixels"]) == ("vae.encode", IMAGE)
+    picture = Output(encoded.id, "samples")
+    assert (empty.function, empty.inputs) == ("latent.multiply", {"samples": picture, "multiplier": 0.0})
+    positive, negative, latent = result.outputs
+    assert positive == [[TEXT[0][0], {"pooled_output": None, "concat_latent_image": picture}]]
+    assert [options["concat_latent_image"] for _, options in negative] == [picture, picture]
+    assert latent == {"samples": Output(empty.id, "samples")}
