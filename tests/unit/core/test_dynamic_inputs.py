@@ -189,9 +189,11 @@ def _autogrow(draw: st.DrawFn, inner: st.SearchStrategy[Declared]) -> Declared:
 @st.composite
 def _combo(draw: st.DrawFn, inner: st.SearchStrategy[Declared]) -> Declared:
     entry, submitted, nested = draw(inner)
-    options = [{"key": "none", "inputs": {}}, {"key": "one", "inputs": {"optional": {"sub": entry}}}]
-    content = {OWN: "one", "sub": _renamed(nested, "sub")}
-    return ["COMFY_DYNAMICCOMBO_V3", {"options": options}], {"": "one", **_below("sub", submitted)}, content
+    # A combo's own value and its parts lie in one dict, so that no part can have the name of the combo.
+    name = "inner" if isinstance(nested, dict) and "sub" in nested else "sub"
+    options = [{"key": "none", "inputs": {}}, {"key": "one", "inputs": {"optional": {name: entry}}}]
+    content = {OWN: "one", name: _renamed(nested, name)}
+    return ["COMFY_DYNAMICCOMBO_V3", {"options": options}], {"": "one", **_below(name, submitted)}, content
 
 
 @st.composite
