@@ -11,12 +11,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from comfyserverless.core.values import ModelRef
-from comfyserverless.models.exporting.marks import marks_of
 from comfyserverless.models.exporting.tensors import autoencoder_tensors
 from comfyserverless.models.reading.identity import opened
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
 
 _NETWORK_PREFIX = "model.diffusion_model."
+_V_PREDICTION = "v_pred"
+"""An empty tensor by this name says of a file what its network predicts."""
 
 
 class ModelSave(ModelFn):
@@ -40,7 +41,9 @@ class ModelSave(ModelFn):
         model: ModelRef = inputs["model"]
         pool = components["pool"]
         tensors = {f"{_NETWORK_PREFIX}{name}": tensor for name, tensor in pool.network_tensors(model).items()}
-        return {"files": [_write(tensors | marks_of(pool.facts(model)), inputs)]}
+        if pool.facts(model).prediction == "v_prediction":
+            tensors[_V_PREDICTION] = torch.zeros(0)
+        return {"files": [_write(tensors, inputs)]}
 
 
 class VaeSave(ModelFn):

@@ -1,8 +1,7 @@
 """Stable Diffusion XL: U-Nets with a vector condition of pooled text and numbers about the picture.
 
 The base model, those that were made smaller from it (SSD-1B, Segmind Vega, KOALA), and the refiner, whose
-condition holds a score of beauty in place of the target's size. Some files say by tensors beside the network
-that they were trained on another noise process.
+condition holds a score of beauty in place of the target's size.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import torch
 from torch import Tensor
 
 from comfyserverless.core.errors import PromptError
-from comfyserverless.core.values import Patch
 from comfyserverless.models.families.base import Prediction
 from comfyserverless.models.families.unet_family import UnetFamily
 from comfyserverless.models.reading.weights import Weights
@@ -22,7 +20,6 @@ from comfyserverless.models.unet_layout import UnetLayout
 
 _SIZE_FEATURES = 256
 _MAX_PERIOD = 10000
-_HIGHEST, _LOWEST = "edm_vpred.sigma_max", "edm_vpred.sigma_min"
 
 GOOD_SCORE, BAD_SCORE = 6.0, 2.5
 """Scores of beauty, of about 10, that a refiner is told for what is wanted and for what is not."""
@@ -40,23 +37,6 @@ def _accepts_refiner(layout: UnetLayout) -> bool:
 
 def _prediction(root: Weights, network: Weights) -> Prediction:
     return "v_prediction" if "v_pred" in root else "epsilon"
-
-
-def _process(root: Weights) -> Patch | None:
-    """Return the noise process of Playground v2.5, CosXL, and of models without signal at the last level."""
-    if "edm_mean" in root and "edm_std" in root:
-        return _edm("edm_playground_v2.5", 80.0, 0.002)
-    if _HIGHEST in root:
-        lowest = root.load(_LOWEST).item() if _LOWEST in root else 0.002
-        return _edm("v_prediction", root.load(_HIGHEST).item(), lowest)
-    if "v_pred" in root and "ztsnr" in root:
-        return Patch("model_sampling_discrete", (("sampling", "v_prediction"), ("zsnr", True)))
-    return None
-
-
-def _edm(sampling: str, highest: float, lowest: float) -> Patch:
-    levels = (("sigma_max", float(highest)), ("sigma_min", float(lowest)))
-    return Patch("model_sampling_edm", (("sampling", sampling), *levels))
 
 
 def size_condition(
@@ -112,11 +92,6 @@ def _sinusoids(value: float) -> Tensor:
 
 
 FAMILY = UnetFamily(
-    "sdxl",
-    scale_factor=0.13025,
-    accepts=_accepts,
-    prediction=_prediction,
-    condition=size_condition,
-    process=_process,
+    "sdxl", scale_factor=0.13025, accepts=_accepts, prediction=_prediction, condition=size_condition
 )
 REFINER = UnetFamily("sdxl_refiner", scale_factor=0.13025, accepts=_accepts_refiner, condition=score_condition)
