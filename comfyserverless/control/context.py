@@ -165,7 +165,7 @@ class NodeContext:
         self._pinned.append(spec.id)
         self._unfinished += 1
         self._idle.clear()
-        call = Call(spec, inputs, self._observe(progress), _cleanup(inputs))
+        call = Call(spec, inputs, self._observe(progress), _cleanup(inputs), self._about(inputs))
         self._services.dispatcher.submit(call)
         return Emitted(spec.id)
 
@@ -231,6 +231,10 @@ class NodeContext:
         self._pinned = [emitted.id]
         self._services.dispatcher.unpin(others, self._hidden.unique_id)
 
+    def peek(self, output: Output) -> Value | None:
+        """Return an output's value if it is there now, else None."""
+        return self._services.dispatcher.peek(output)
+
     async def result(self, output: Output) -> Value:
         """Wait for an output's value. Raises WorkerError if the invocation fails."""
         return await self._services.dispatcher.value(output)
@@ -279,6 +283,13 @@ class NodeContext:
         """Give back the pins that emitting took; the node result's own pins are taken before."""
         held, self._pinned, self._pinned_before = self._pinned_before + self._pinned, [], []
         self._services.dispatcher.unpin(held, self._hidden.unique_id)
+
+    def _about(self, inputs: Mapping[str, Value]) -> HiddenInputs | None:
+        """Return what a call of a pack's node will ask for, however often and late it runs; else None."""
+        match inputs:
+            case {"about": {"parts": parts}} if parts:
+                return self._hidden
+        return None
 
     def _observe(self, progress: StepProgress | None) -> Observer:
         def observe(outputs: Mapping[str, Value], error: WorkerError | None) -> None:

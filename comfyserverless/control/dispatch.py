@@ -50,13 +50,15 @@ Observer = Callable[[Mapping[str, Value], WorkerError | None], None]
 class Call:
     """What must be known to run an invocation, again if need be.
 
-    forgotten: called once, when it has left its lane for good and nobody can want its result any more.
+    forgotten: called once, when it has left its lane for good and nobody can want its result any more. about:
+    is kept for whoever looks for it weakly.
     """
 
     spec: InvocationSpec
     inputs: dict[str, Value]
     observer: Observer | None
     forgotten: Callable[[], None] | None = None
+    about: object = None
 
 
 class Dispatcher:

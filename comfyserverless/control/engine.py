@@ -295,7 +295,7 @@ class Engine:
             split_guidance=self._config.split_guidance,
             choices=self._choices,
             staging_tag=self._scratch.tag,
-            classes=self.hosting.classes(files, {"prompt": record.prompt}),
+            classes=self.hosting.classes(files, record.prompt),
         )
 
     def _notify(self, notice: Notice) -> None:

@@ -147,6 +147,7 @@ class Run:
             record.prompt_id,
             record.client_id,
             record.tenant,
+            self._key,
         )
         if is_again:
             self._again[node.id] = self._again.get(node.id, 0) + 1

@@ -15,6 +15,12 @@ Questions (control -> host), none of which waits for a node that runs:
 - `object_info` {class_type or None} -> {class: ComfyUI's entry}: of all pack classes.
 - `forget` {nodes: [[tenant, node id, class_type]]} -> None: their instances are not needed any more.
 
+Requests (host -> control), beside those of `host.bridge`, for a call:
+
+- `prompt` {graph: true, workflow: true, nodes: how many are known} of these what is wanted -> {graph, workflow:
+  JSON texts of the submitted graph and of extra_pnginfo; nodes: those that expansions have added since, as
+  [id, node, parent, display, real]}.
+
 Notices (host -> control):
 
 - `loading` {pack: name, or "" when all are loaded}, before each pack is imported: whose import it is if the

@@ -295,9 +295,10 @@ HOST_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
 """What the node host runs. Ports:
 
 node {id, class_type, python_module}; method `execute` or `check_lazy_status`; calls: one dict of arguments by
-name for each mapped call, in order; about: {prompt_id, tenant, client_id, preview_method, prompt,
-extra_pnginfo, extra_data, places {input, output, temp, user}, dynprompt {parents, display, real}, hidden
-{argument: TAG}}; answers: one dict for each call, {result: list of output values, ui: dict or None, expand: API
-graph or None, blocked: None or {message: text or None}}; for check_lazy_status {names: list of input names that
-are needed}. Of a slot with OUTPUT_IS_LIST the output value is a list. An item of result may be {"__blocked__":
-text or None}, and, with expand, {"__link__": [node id, slot]}."""
+name for each mapped call, in order; about: {prompt_id, run, tenant, client_id, preview_method, extra_data,
+places {input, output, temp, user}, hidden {argument: TAG}, parts {graph, workflow: true if needed; nodes: how
+many added ones}: of the prompt, which the host asks for}; answers: one dict for each call, {result: list of
+output values, ui: dict or None, expand: API graph or None, blocked: None or {message: text or None}}; for
+check_lazy_status {names: list of input names that are needed}. Of a slot with OUTPUT_IS_LIST the output value
+is a list. An item of result may be {"__blocked__": text or None}, and, with expand, {"__link__": [node id,
+slot]}."""

@@ -72,12 +72,12 @@ class Lineage:
         return self.reals.get(node, node)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class HiddenInputs:
     """What ComfyUI's hidden inputs give a node: the validated prompt, the workflow metadata, its own id.
 
     lineage: of nodes that were added while the prompt runs. extra_data, prompt_id, client_id, tenant: of the
-    submission.
+    submission. run: no other run of this server has it.
     """
 
     prompt: Mapping[str, Any]
@@ -88,6 +88,7 @@ class HiddenInputs:
     prompt_id: str = ""
     client_id: str | None = None
     tenant: str = ""
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,7 @@ processes (a worker that runs a pack's callable, a test) have `Offline`, which n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -28,8 +27,7 @@ class Places:
 class CallInfo:
     """What is being executed. list_index: position among the mapped calls of the node.
 
-    invocation: of the pack.call that runs it; "" outside of one. prompt, extra_pnginfo: mutable, shared by the
-    calls of a prompt that this process sees.
+    invocation: of the pack.call that runs it; "" outside of one.
     """
 
     invocation: str = ""
@@ -40,8 +38,6 @@ class CallInfo:
     client_id: str | None = None
     tenant: str = "default"
     preview_method: str = "none"
-    prompt: Mapping[str, Any] = field(default_factory=dict)
-    extra_pnginfo: Mapping[str, Any] | None = None
 
 
 class InterruptProcessingException(Exception):

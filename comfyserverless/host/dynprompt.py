@@ -35,6 +35,13 @@ class DynamicPrompt:
         self.ephemeral_display = dict(displays or {})
         self._reals = dict(reals or {})
 
+    def add(self, node_id: str, node: Any, parent: str, display: str, real: str) -> None:
+        """Add a node that an expansion has added."""
+        self.ephemeral_parents[node_id] = parent
+        self.ephemeral_display[node_id] = display
+        self._reals[node_id] = real
+        self.ephemeral_prompt[node_id] = node
+
     def get_node(self, node_id: str) -> Any:
         """Return a node in API form. Raises NodeNotFoundError."""
         for nodes in (self.ephemeral_prompt, self.original_prompt):

@@ -12,6 +12,7 @@ from comfyserverless.control.execution.classes import declared_by
 from comfyserverless.control.hosting.declarations import broken_declaration, declaration_of
 from comfyserverless.control.hosting.host import HostDown, PackHost
 from comfyserverless.control.hosting.lowering import CallScopes
+from comfyserverless.control.hosting.sharing import GRAPH_TAGS
 from comfyserverless.control.hosting.twins import Twins
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.hosting import NodeInfo
@@ -31,13 +32,14 @@ Nodes = Mapping[str, Mapping[str, Any]]
 
 
 class HostedClasses:
-    """Know the built-in classes and those of packs, for one prompt. about: {places} of its tenant, and its
-    prompt for tokens that ask for it."""
+    """Know the built-in classes and those of packs, for one prompt. about: {places} of its tenant; prompt: the
+    submitted graph, for tokens that ask for it."""
 
-    def __init__(self, host: PackHost, scopes: CallScopes, about: Mapping[str, Any]) -> None:
+    def __init__(self, host: PackHost, scopes: CallScopes, about: Mapping[str, Any], prompt: Any) -> None:
         self._host = host
         self._scopes = scopes
         self._about = dict(about)
+        self._prompt = prompt
 
     async def declare(self, nodes: Nodes) -> Mapping[str, NodeDeclaration]:
         """Return the declarations of nodes by id. Raises HostDown if packs cannot be asked."""
@@ -56,11 +58,19 @@ class HostedClasses:
             for each in questions
         ]
         try:
-            answer = await self._host.ask("changed", {"nodes": nodes, "about": self._about}, _CHANGED_WITHIN_S)
+            payload = {"nodes": nodes, "about": self._about | self._graph_for(questions)}
+            answer = await self._host.ask("changed", payload, _CHANGED_WITHIN_S)
         except (HostDown, PromptError, ValueError) as exc:
             log.warning("node packs cannot say what has changed: %s", exc)
             return {}
         return {NodeId(node): token for node, token in answer.items()}
+
+    def _graph_for(self, questions: Sequence[Question]) -> dict[str, Any]:
+        """Return the graph if a class asks for it: it is large, and asked for whenever nodes are added."""
+        known = self._host.catalog.classes if self._host.catalog else {}
+        infos = [known.get(each.class_type) for each in questions]
+        is_wanted = any(info is None or GRAPH_TAGS & set(info.hidden.values()) for info in infos)
+        return {"prompt": self._prompt} if is_wanted else {}
 
     async def validated(self, prompt: Any, files: FileCatalog, targets: Sequence[str] | None) -> Validation:
         """Validate a prompt with nodes of packs in it. Raises HostDown if packs cannot be asked."""

@@ -69,7 +69,7 @@ class Hosting:
         """Validate a prompt; one with built-in nodes only waits for nobody. Raises HostDown."""
         if not self.is_needed(prompt):
             return validate(prompt, BUILTIN, files, targets)
-        return await self.classes(files, {"prompt": prompt}).validated(prompt, files, targets)
+        return await self.classes(files, prompt).validated(prompt, files, targets)
 
     async def validated_at_last(
         self, prompt: Any, files: FolderPaths, targets: Sequence[str] | None
@@ -80,9 +80,9 @@ class Hosting:
                 return await self.validated(prompt, files, targets)
         return await self.validated(prompt, files, targets)
 
-    def classes(self, files: FolderPaths, about: Mapping[str, Any]) -> HostedClasses:
+    def classes(self, files: FolderPaths, prompt: Any) -> HostedClasses:
         """Return the classes that nodes of one prompt may have."""
-        return HostedClasses(self.host, self, {**about, "places": _places(files)})
+        return HostedClasses(self.host, self, {"places": _places(files)}, prompt)
 
     async def object_info(self, files: FolderPaths, class_type: str | None = None) -> Mapping[str, Any]:
         """Return ComfyUI's entries of pack classes (None: of all); waits for packs that are being loaded.

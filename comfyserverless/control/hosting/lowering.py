@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from comfyserverless.control.hosting.sharing import needed_parts
 from comfyserverless.core.errors import InvariantError
 from comfyserverless.core.hosting import NodeInfo
 from comfyserverless.core.ids import InvocationId
@@ -14,7 +15,7 @@ from comfyserverless.core.values import ObjectRef, Output, TensorRef, Value
 from comfyserverless.graph.lowering import Blocked, Emitted, Items, LoweringContext, NodeResult
 from comfyserverless.graph.plan import Link
 
-_PROMPT_TAGS = frozenset({"PROMPT", "DYNPROMPT"})
+_ACCOUNT_KEYS = ("auth_token_comfy_org", "api_key_comfy_org", "comfy_usage_source")
 
 
 class CallScopes(Protocol):
@@ -77,32 +78,19 @@ class PackNode:
         return emitted, answers
 
     def _about(self, context: LoweringContext) -> dict[str, Any]:
-        """Say what a call is about. The graph and the workflow are large: they go along only if asked for."""
+        """Say what a call is about; of the graph and the workflow, which are large, only that it needs them."""
         hidden, tags = context.hidden, set(self._info.hidden.values())
-        needs_graph = bool(tags & _PROMPT_TAGS)
-        needs_workflow = "EXTRA_PNGINFO" in tags
-        lineage = hidden.lineage
         return {
             "prompt_id": hidden.prompt_id,
+            "run": hidden.run,
             "tenant": hidden.tenant,
             "client_id": hidden.client_id,
             "preview_method": context.preview_method,
-            "prompt": dict(hidden.prompt) if needs_graph else {},
-            "extra_pnginfo": hidden.extra_pnginfo if needs_workflow else None,
-            "extra_data": {
-                key: value for key, value in hidden.extra_data.items() if key not in ("extra_pnginfo",)
-            }
-            if tags - {"PROMPT", "EXTRA_PNGINFO", "UNIQUE_ID"}
+            "parts": needed_parts(hidden, tags),
+            "extra_data": {key: hidden.extra_data[key] for key in _ACCOUNT_KEYS if key in hidden.extra_data}
+            if tags - {"PROMPT", "EXTRA_PNGINFO", "UNIQUE_ID", "DYNPROMPT"}
             else {},
             "places": self._scopes.places(context),
-            "dynprompt": {
-                "nodes": {str(key): value for key, value in lineage.nodes.items()},
-                "parents": dict(lineage.parents),
-                "display": dict(lineage.displays),
-                "real": dict(lineage.reals),
-            }
-            if "DYNPROMPT" in tags
-            else {},
             "hidden": dict(self._info.hidden),
         }
 

@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 
 from comfyserverless.control.context import NodeContext
 from comfyserverless.control.hosting.host import PackHost
+from comfyserverless.control.hosting.sharing import PromptParts
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
 from comfyserverless.core.errors import PromptError, WorkerError
@@ -60,6 +61,7 @@ class HostRequests:
         self._tasks: set[asyncio.Task[None]] = set()
         #: calls that were answered: what they made may be lost and made again, while their run goes on.
         self._contexts: WeakValueDictionary[InvocationId, NodeContext] = WeakValueDictionary()
+        self._parts = PromptParts()
         self._numbers = itertools.count()
         self._answers: dict[str, Answer] = {}
         host.serve_requests(self._take)
@@ -80,6 +82,7 @@ class HostRequests:
         """Let an invocation ask, for the node of a context, within the block."""
         assert isinstance(context, NodeContext)
         scope = self._scopes[invocation] = _Scope(context)
+        self._parts.note(invocation, context.hidden)
         try:
             yield
         finally:
@@ -97,6 +100,9 @@ class HostRequests:
 
     def _take(self, request: wire.HostRequest) -> None:
         scope = self._scopes.get(request.invocation)
+        if request.kind == "prompt":
+            self._tell_parts(request, scope)
+            return
         if scope is None and (context := self._contexts.get(request.invocation)) is not None:
             scope = _Scope(context)  # for this request only: nobody waits for the call itself
             self._again[request.id] = scope
@@ -104,6 +110,16 @@ class HostRequests:
         tasks = self._tasks if scope is None else scope.tasks
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+
+    def _tell_parts(self, request: wire.HostRequest, scope: _Scope | None) -> None:
+        """Tell about the prompt of a call, also of one that runs again and has nobody who waits for it."""
+        context = scope.context if scope else self._contexts.get(request.invocation)
+        peek = context.peek if context is not None else lambda _: None
+        try:
+            found = self._parts.find(request.invocation, values.decode(request.payload), peek)
+            self._host.reply(request.id, found)
+        except (PromptError, TypeError, ValueError, OverflowError) as exc:  # the last three: no wire form
+            self._host.reply(request.id, None, type(exc).__name__, str(exc))
 
     async def _serve(self, request: wire.HostRequest, scope: _Scope | None) -> None:
         try:

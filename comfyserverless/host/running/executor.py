@@ -37,7 +37,7 @@ from comfyserverless.host.running.answers import Saving, answer_of, needed_names
 from comfyserverless.host.running.current import Call, Running, executing
 from comfyserverless.host.running.instances import Instances
 from comfyserverless.host.running.live import LiveBridge, places_of
-from comfyserverless.host.running.prompts import PromptShare, hidden_values
+from comfyserverless.host.running.prompts import PromptShare, SharedPrompt, hidden_values
 from comfyserverless.host.values import Codec
 from comfyserverless.worker.failures import format_frames
 from comfyserverless.worker.lanes import Ticket
@@ -59,6 +59,7 @@ class _Job:
     calls: list[dict[str, Any]]
     hidden: HiddenValues
     running: Running
+    shared: SharedPrompt
 
 
 class Executor:
@@ -97,7 +98,7 @@ class Executor:
             with torch.inference_mode():
                 job = self._read(run, ticket)
                 running = job.running
-                fetched_s = time.perf_counter() - begin_s - loading_s
+                fetched_s = time.perf_counter() - begin_s - loading_s - running.waited_s
                 answers = self._answers(job, run.lane == "async", saving)
             if "EXTRA_PNGINFO" in job.hidden.tags.values():
                 self._tell_changes(job)
@@ -127,7 +128,6 @@ class Executor:
             raise PromptError(
                 f"node class {node['class_type']!r} is not there any more: its pack was not loaded"
             )
-        graph, extra = self._prompts.of(about)
         info = CallInfo(
             invocation=str(run.invocation),
             prompt_id=str(about.get("prompt_id", "")),
@@ -136,14 +136,14 @@ class Executor:
             client_id=about.get("client_id"),
             tenant=str(about.get("tenant", "default")),
             preview_method=str(about.get("preview_method") or "none"),
-            prompt=graph,
-            extra_pnginfo=extra,
         )
         places = places_of(about.get("places") or {}, self._bridge.places)
-        hidden = HiddenValues(hidden_values(about, info.node_id, graph, extra), (about.get("hidden") or {}))
         running = Running(info, places, ticket.is_cancelled)
+        with executing(Call(running, info)):
+            shared = self._prompts.of(about, self._bridge.ask_parts)
+        hidden = HiddenValues(hidden_values(about, info.node_id, shared), (about.get("hidden") or {}))
         calls = [{name: self._codec.load(value) for name, value in call.items()} for call in inputs["calls"]]
-        return _Job(entry, contract_of(entry.cls), str(inputs["method"]), calls, hidden, running)
+        return _Job(entry, contract_of(entry.cls), str(inputs["method"]), calls, hidden, running, shared)
 
     def _answers(self, job: _Job, is_async: bool, saving: Saving) -> list[dict[str, Any]]:
         # Only here may the code of a pack begin: its class may be made in a thread that it expects.
@@ -195,7 +195,7 @@ class Executor:
         return job.contract.arguments(job.entry, job.method, job.calls[index], job.hidden)
 
     def _tell_changes(self, job: _Job) -> None:
-        changed = self._prompts.changed_metadata(job.running.info)
+        changed = job.shared.change()
         if changed is not None:
             self._bridge.metadata(InvocationId(job.running.info.invocation), changed)
 

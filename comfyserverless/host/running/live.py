@@ -78,6 +78,13 @@ class LiveBridge:
             self._codec.free(made)  # not before the answer was read: it may mention arguments
         raise _error_of(reply)
 
+    def ask_parts(self, wanted: dict[str, Any]) -> Any:
+        """Ask for parts of the prompt of the current call (see `core.hosting`); what they name stays."""
+        reply = self._exchange(current(), "prompt", trees.encode(wanted))
+        if reply.error_type:
+            raise _error_of(reply)
+        return trees.decode(reply.payload)
+
     def reply(self, message: HostReply) -> None:
         """Take an answer, on the receiving thread; one that nobody waits for any more is dropped."""
         with self._lock:

@@ -1,18 +1,74 @@
-"""Share what the calls of one prompt see: its graph, and the metadata of its files, which nodes may change."""
+"""Share what the calls of one prompt see: its graph, and the metadata of its files, which nodes may change.
+
+They are large: a call says which of them it needs, and the first one that needs something asks for it.
+"""
 
 from __future__ import annotations
 
-import copy
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from comfyserverless.host.bridge import CallInfo
+import msgspec
+
 from comfyserverless.host.dynprompt import DynamicPrompt
 
-_KEPT = 16
+_KEPT = 32
+
+Fetch = Callable[[dict[str, Any]], Mapping[str, Any]]
+"""Ask for parts of the prompt of a call; see `core.hosting`."""
+
+
+class SharedPrompt:
+    """What all calls of one run see. graph, extra_pnginfo: mutable; nodes may change them for those after."""
+
+    def __init__(self) -> None:
+        self.graph: dict[str, Any] = {}
+        self.extra_pnginfo: Any = None
+        self.dynamic = DynamicPrompt(self.graph)
+        self._has_graph = self._has_workflow = False
+        self._added = 0
+        self._told = b""
+        self._lock = threading.Lock()
+
+    def provide(self, parts: Mapping[str, Any], fetch: Fetch) -> None:
+        """Get those parts that a call needs and nobody has needed before."""
+        with self._lock:
+            wanted: dict[str, Any] = {}
+            if parts.get("graph") and not self._has_graph:
+                wanted["graph"] = True
+            if parts.get("workflow") and not self._has_workflow:
+                wanted["workflow"] = True
+            if (parts.get("nodes") or 0) > self._added:
+                wanted["nodes"] = self._added
+            if wanted:
+                self._take(fetch(wanted))
+
+    def change(self) -> Any:
+        """Return the metadata if a node has changed it since the last time, else None."""
+        with self._lock:
+            if self.extra_pnginfo is None:
+                return None
+            now = _picture(self.extra_pnginfo)
+            if now == self._told:
+                return None
+            self._told = now
+            return self.extra_pnginfo
+
+    def _take(self, given: Mapping[str, Any]) -> None:
+        if "graph" in given:
+            self.graph.update(json.loads(given["graph"]))
+            self._has_graph = True
+        if "workflow" in given:
+            self.extra_pnginfo = json.loads(given["workflow"])
+            self._told = _picture(self.extra_pnginfo)
+            self._has_workflow = True
+        added = given.get("nodes") or ()
+        for node_id, node, parent, display, real in added:
+            self.dynamic.add(node_id, node, parent, display, real)
+        self._added += len(added)
 
 
 class PromptShare:
@@ -20,58 +76,48 @@ class PromptShare:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        #: tenant, prompt id -> (graph, extra_pnginfo, its JSON when it came), the latest last.
-        self._prompts: OrderedDict[tuple[str, str], tuple[dict[str, Any], Any, str]] = OrderedDict()
+        #: tenant, run -> what its calls see, the latest last.
+        self._prompts: OrderedDict[tuple[str, str], SharedPrompt] = OrderedDict()
 
-    def of(self, about: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
-        """Return the graph and the extra_pnginfo of a prompt, for the first of its calls those that it
-        brought."""
-        key = (str(about.get("tenant", "default")), str(about.get("prompt_id", "")))
-        graph, extra = about.get("prompt") or {}, about.get("extra_pnginfo")
+    def of(self, about: Mapping[str, Any], fetch: Fetch) -> SharedPrompt:
+        """Return what a call sees of its prompt; an empty one if it needs nothing of it."""
+        parts = about.get("parts") or {}
+        if not parts:
+            return SharedPrompt()
+        key = (str(about.get("tenant", "default")), str(about.get("run", "")))
         with self._lock:
-            found = self._prompts.get(key)
-            if found is None or (graph and not found[0]) or (extra is not None and found[1] is None):
-                found = (copy.deepcopy(dict(graph)), copy.deepcopy(extra), _text(extra))
-                self._prompts[key] = found
+            shared = self._prompts.setdefault(key, SharedPrompt())
             self._prompts.move_to_end(key)
             while len(self._prompts) > _KEPT:
                 self._prompts.popitem(last=False)
-        return found[0], found[1]
-
-    def changed_metadata(self, info: CallInfo) -> Any:
-        """Return the extra_pnginfo of a prompt if a node has changed it since the last time, else None."""
-        key = (info.tenant, info.prompt_id)
-        with self._lock:
-            found = self._prompts.get(key)
-            if found is None or found[1] is None:
-                return None
-            text = _text(found[1])
-            if text == found[2]:
-                return None
-            self._prompts[key] = (found[0], found[1], text)
-            return found[1]
+        shared.provide(parts, fetch)
+        return shared
 
 
-def hidden_values(about: Mapping[str, Any], node_id: str, graph: dict[str, Any], extra: Any) -> dict[str, Any]:
+def hidden_values(about: Mapping[str, Any], node_id: str, shared: SharedPrompt) -> dict[str, Any]:
     """Return what hidden inputs give, by TAG."""
     given = about.get("extra_data") or {}
-    dynamic = about.get("dynprompt") or {}
     return {
-        "PROMPT": graph,
-        "EXTRA_PNGINFO": extra,
+        "PROMPT": shared.graph,
+        "EXTRA_PNGINFO": shared.extra_pnginfo,
         "UNIQUE_ID": node_id,
-        "DYNPROMPT": DynamicPrompt(
-            graph,
-            dynamic.get("nodes") or {},
-            dynamic.get("parents") or {},
-            dynamic.get("display") or {},
-            dynamic.get("real") or {},
-        ),
+        "DYNPROMPT": shared.dynamic,
         "AUTH_TOKEN_COMFY_ORG": given.get("auth_token_comfy_org"),
         "API_KEY_COMFY_ORG": given.get("api_key_comfy_org"),
         "COMFY_USAGE_SOURCE": given.get("comfy_usage_source"),
     }
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value, default=str)
+def token_values(about: Mapping[str, Any], node_id: str) -> dict[str, Any]:
+    """Return what hidden inputs give to IS_CHANGED: the graph came along if a class asks for it."""
+    shared = SharedPrompt()
+    shared.graph.update(about.get("prompt") or {})
+    return hidden_values(about, node_id, shared)
+
+
+def _picture(value: Any) -> bytes:
+    """Return bytes that change when a value does; fast, as it is made after each call that may."""
+    try:
+        return msgspec.json.encode(value, enc_hook=str)
+    except (TypeError, ValueError, OverflowError):
+        return json.dumps(value, default=str, skipkeys=True).encode()

@@ -21,7 +21,7 @@ from comfyserverless.host.loading.registry import ClassRegistry
 from comfyserverless.host.running.current import Call, Running, executing
 from comfyserverless.host.running.instances import Instances
 from comfyserverless.host.running.live import LiveBridge, places_of
-from comfyserverless.host.running.prompts import hidden_values
+from comfyserverless.host.running.prompts import token_values
 
 log = logging.getLogger(__name__)
 
@@ -117,8 +117,7 @@ class Questions:
 
     def _token(self, entry: ClassEntry, node: Any, about: Mapping[str, Any]) -> Any:
         contract = contract_of(entry.cls)
-        graph = dict(about.get("prompt") or {})
-        values = hidden_values(about, str(node["id"]), graph, about.get("extra_pnginfo"))
+        values = token_values(about, str(node["id"]))
         try:
             info = contract.describe(entry, node.get("inputs") or {})
             hidden = HiddenValues(values, info.hidden)

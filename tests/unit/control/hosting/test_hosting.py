@@ -18,8 +18,9 @@ from comfyserverless.core import values
 from comfyserverless.core.config import EngineConfig, Folders
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.hosting import Catalog, InputInfo, NodeInfo, OutputInfo
-from comfyserverless.core.ids import DEFAULT_TENANT, TenantId, WorkerId
+from comfyserverless.core.ids import DEFAULT_TENANT, NodeId, TenantId, WorkerId
 from comfyserverless.graph.plan import Plan
+from comfyserverless.graph.questions import Question
 
 HOST = WorkerId("host.0")
 SHOW = NodeInfo(
@@ -45,9 +46,9 @@ class World:
         self.answers: dict[str, Any] = {}
         self.hosting.host.connect(lambda _, message: self._take(message), lambda _: None, lambda: None)
 
-    def load(self) -> None:
+    def load(self, info: NodeInfo = SHOW) -> None:
         self.hosting.host.joined(HOST)
-        catalog = msgspec.to_builtins(Catalog((), {"Show": SHOW}))
+        catalog = msgspec.to_builtins(Catalog((), {"Show": info}))
         self.hosting.host.received(wire.HostNotice("catalog", values.encode(catalog)))
 
     def _take(self, message: wire.ToWorker) -> None:
@@ -162,3 +163,18 @@ async def test_value_that_cannot_be_sent_is_an_error_of_the_prompt(tmp_path: Pat
     prompt = {"1": {"class_type": "Show", "inputs": {"value": 1 << 80}}}
     with pytest.raises(PromptError, match="cannot be asked about this"):
         await world.hosting.validated(prompt, world.files, None)
+
+
+@pytest.mark.parametrize(
+    ("tags", "is_sent"), [({}, False), ({"graph": "PROMPT"}, True), ({"g": "DYNPROMPT"}, True)]
+)
+async def test_graph_goes_along_when_tokens_are_asked_for_only_if_a_class_wants_it(
+    tmp_path: Path, tags: dict[str, str], is_sent: bool
+) -> None:
+    world = World(tmp_path)
+    world.load(msgspec.structs.replace(SHOW, hidden=tags))
+    world.answers["changed"] = {"1": 7}
+    classes = world.hosting.classes(world.files, WITH_PACK)
+    assert await classes.tokens([Question(NodeId("1"), "Show", {"value": 3}, {})]) == {"1": 7}
+    ((_, payload),) = world.asked
+    assert payload["about"].get("prompt") == (WITH_PACK if is_sent else None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -184,6 +185,31 @@ async def test_progress_texts_and_changes_go_to_the_node_that_runs(desk: Desk) -
     desk.tell("progress", {"value": 2.0, "maximum": 4.0, "node_id": "5", "preview": None})
     assert desk.listener.seen == [(1.0, 4.0, b"p", None), ("hello", "7")]
     assert context.hidden.extra_pnginfo == {"workflow": 2, "more": 3}
+
+
+async def test_what_a_call_is_about_is_told_for_as_long_as_the_call_may_run_again(desk: Desk) -> None:
+    context = desk.context()
+    context.hidden.lineage.nodes |= {
+        NodeId(f"5.{n}"): {"class_type": "X", "inputs": {"a": n}} for n in range(3)
+    }
+    for of in (context.hidden.lineage.parents, context.hidden.lineage.displays, context.hidden.lineage.reals):
+        of |= dict.fromkeys(context.hidden.lineage.nodes, NodeId("5"))
+    about = {"parts": {"graph": True, "nodes": 3}}
+    call = context.emit("pack.call", node={}, method="execute", calls=[], about=about)
+    with desk.requests.opened(call.id, context):
+        pass
+    context.release()
+    del context  # its run has ended; a later one wants what the call made, which was lost
+    gc.collect()
+    await desk.ask("prompt", {"graph": True, "workflow": True, "nodes": 1}, 3, call.id)
+    told = values.decode(desk.replies[0].payload)
+    assert json.loads(told["graph"]) == {"5": {"class_type": "Stub"}}
+    assert json.loads(told["workflow"]) == {"workflow": 1}
+    assert told["nodes"] == [[f"5.{n}", {"class_type": "X", "inputs": {"a": n}}, "5", "5", "5"] for n in (1, 2)]
+    desk.dispatcher.close_run(PromptId("p#0"))
+    gc.collect()
+    await desk.ask("prompt", {"graph": True}, 4, call.id)
+    assert "not known any more" in desk.replies[1].error
 
 
 async def test_call_that_is_made_again_may_ask_as_long_as_its_node_is_there(desk: Desk) -> None:

@@ -33,7 +33,7 @@ class Context:
 
         unique_id, prompt_id, tenant, client_id = "7", "p", "default", None
         prompt: dict[str, Any] = {}  # noqa: RUF012
-        extra_pnginfo, extra_data = None, {}
+        extra_pnginfo, extra_data, run = None, {}, "p#0"
         lineage = None
 
     preview_method = "none"

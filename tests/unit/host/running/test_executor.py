@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -57,17 +58,30 @@ class Packs(threading.Event):
 
 
 class Rig:
-    """An executor with what it says to the control process."""
+    """An executor with what it says to the control process, which answers what `parts` asks for."""
 
     def __init__(self, folder: Path) -> None:
+        self.prompt: dict[str, Any] = {}
+        self.asked: list[Any] = []
         self.store = TensorStore(HOST, SharedMemoryArena(str(folder / "arena"), 1 << 16))
         self.said: list[wire.FromWorker] = []
-        self.bridge = LiveBridge(self.said.append, Codec(self.store, ObjectStore(HOST)), Places(*[folder] * 5))
+        self.bridge = LiveBridge(self._take, Codec(self.store, ObjectStore(HOST)), Places(*[folder] * 5))
         self.registry = ClassRegistry()
         self.loaded = Packs()
         self.loaded.set()
         self.cancelled = threading.Event()
         self.executor = Executor(self.registry, Codec(self.store, ObjectStore(HOST)), self.bridge, self.loaded)
+
+    def _take(self, message: wire.FromWorker) -> None:
+        if isinstance(message, wire.HostRequest) and message.kind == "prompt":
+            wanted = trees.decode(message.payload)
+            self.asked.append(wanted)
+            given: dict[str, Any] = {name: json.dumps(self.prompt[name]) for name in wanted if name != "nodes"}
+            if "nodes" in wanted:
+                given["nodes"] = self.prompt["nodes"][wanted["nodes"] :]
+            self.bridge.reply(wire.HostReply(message.id, trees.encode(given)))
+        else:
+            self.said.append(message)
 
     def add(self, run: Callable[..., Any], **attributes: Any) -> None:
         """Register the class `Stub`."""
@@ -281,13 +295,36 @@ def test_change_of_the_workflow_is_told_before_the_answer(rig: Rig) -> None:
         return (extra["seed"],)
 
     rig.add(run)
-    workflow = {"workflow": {"nodes": []}}
-    assert rig.results(extra_pnginfo=workflow, hidden=TAGS) == [[1]]
+    rig.prompt = {"workflow": {"workflow": {"nodes": []}}}
+    assert rig.results(parts={"workflow": True}, hidden=TAGS) == [[1]]
     (notice,) = rig.said
     assert isinstance(notice, wire.HostNotice)
     assert notice.kind == "metadata"
     assert '"seed": 1' in trees.decode(notice.payload)["extra_pnginfo"]
-    assert rig.results(extra_pnginfo=workflow, hidden=TAGS) == [[2]]
+    assert rig.results(parts={"workflow": True}, hidden=TAGS) == [[2]]
+    assert len(rig.asked) == 1
+
+
+def test_calls_of_a_run_ask_once_for_the_graph_and_then_for_nodes_that_were_added(rig: Rig) -> None:
+    def run(self: Any, graph: dict[str, Any], dynamic: Any) -> tuple[Any, ...]:
+        return sorted(graph), sorted(dynamic.all_node_ids()), dynamic.get_real_node_id("5.0.0.2")
+
+    rig.add(run)
+    tags = {"graph": "PROMPT", "dynamic": "DYNPROMPT"}
+    added = [[f"5.0.0.{index}", {"class_type": "X"}, "5", "5", "5"] for index in (1, 2)]
+    rig.prompt = {"graph": {"5": {}, "6": {}}, "nodes": added[:1]}
+    first = {"run": "p#1", "hidden": tags}
+    assert rig.results(parts={"graph": True, "nodes": 1}, **first) == [
+        [["5", "6"], ["5", "5.0.0.1", "6"], "5.0.0.2"]
+    ]
+    rig.prompt["nodes"] = added
+    for _ in range(2):
+        (result,) = rig.results(parts={"graph": True, "nodes": 2}, **first)
+        assert result == [["5", "6"], ["5", "5.0.0.1", "5.0.0.2", "6"], "5"]
+    assert rig.asked == [{"graph": True, "nodes": 0}, {"nodes": 1}]
+    rig.prompt = {"graph": {"7": {}}, "nodes": []}
+    (other,) = rig.results(parts={"graph": True, "nodes": 0}, run="p#2", hidden=tags)
+    assert other[:2] == [["7"], ["7"]]
 
 
 def test_call_waits_for_packs_that_are_still_being_loaded(rig: Rig) -> None:
