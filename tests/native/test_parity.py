@@ -119,11 +119,11 @@ def test_flag_wakes_a_waiter_that_maps_the_memory_read_only(parts: ModuleType, t
         writable = mmap.mmap(opened.fileno(), 4096)
         readable = mmap.mmap(opened.fileno(), 4096, prot=mmap.PROT_READ)
     seen: list[bool] = []
-    waiter = threading.Thread(target=lambda: seen.append(parts.wait_flag(readable, 64, 2, 20.0)))
+    waiter = threading.Thread(target=lambda: seen.append(parts.wait_flag(readable, 64, 2, 60.0)))
     waiter.start()
     parts.publish_flag(writable, 64, 1)
     parts.publish_flag(writable, 64, 2)
-    waiter.join(20.0)
+    waiter.join(60.0)
     assert seen == [True]
     assert parts.load_flag(readable, 64) == 2
 

@@ -145,7 +145,16 @@ async def test_look_ups_that_hang_hold_up_neither_others_nor_the_end(monkeypatch
     assert await resolver.resolve("example.com")
 
 
-@pytest.mark.parametrize("host", ["x" * 70 + ".com", "a..b", "no-such-host.invalid"])
-async def test_host_that_is_not_found_is_an_error_of_the_call(host: str) -> None:
+@pytest.mark.parametrize("host", ["x" * 70 + ".com", "a..b"])
+async def test_name_that_no_host_can_have_is_an_error_of_the_call(host: str) -> None:
     with pytest.raises((OSError, ValueError)):
         await CheckedResolver(Reach()).resolve(host, 80)
+
+
+async def test_host_that_is_not_found_is_an_error_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_nothing(*_: Any, **__: Any) -> list[Any]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", find_nothing)
+    with pytest.raises(OSError, match="not known"):
+        await CheckedResolver(Reach()).resolve("example.com", 80)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 import pytest
 
 from comfyserverless.core.hosting import HostPlan, HostSettings, PackReport
+from comfyserverless.host.loading import packs
 from comfyserverless.host.loading.packs import WEB_FOLDERS, PackLoader
 from comfyserverless.host.loading.registry import ClassRegistry
 
@@ -148,8 +152,13 @@ def test_folder_of_javascript_is_that_of_the_module_or_of_the_project(tmp_path: 
     assert set(WEB_FOLDERS) == {"a", "named"}
 
 
-def test_times_of_imports_are_told_slowest_last(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    pack(tmp_path, "slow", "import time\ntime.sleep(0.05)\nNODE_CLASS_MAPPINGS = {}")
+def test_times_of_imports_are_told_slowest_last(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now_s=0.0)
+    monkeypatch.setattr(packs, "time", SimpleNamespace(perf_counter=lambda: clock.now_s))
+    monkeypatch.setitem(sys.modules, "clock_of_a_test", cast("ModuleType", clock))
+    pack(tmp_path, "slow", "import clock_of_a_test as clock\nclock.now_s += 1\nNODE_CLASS_MAPPINGS = {}")
     pack(tmp_path, "tiny", "raise OSError('gone')")
     with caplog.at_level(logging.INFO):
         load(tmp_path)
