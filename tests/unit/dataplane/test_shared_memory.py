@@ -106,7 +106,7 @@ def test_populated_arena_has_all_its_memory_and_keeps_it(tmp_path: Path) -> None
     assert memory_bytes(arena) >= 68 << 20
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 24 << 20)), max_size=20))
 def test_file_has_memory_for_every_live_block_and_little_else(
     tmp_path: Path, calls: list[tuple[bool, int]]

@@ -175,7 +175,7 @@ def test_tree_turns_tensors_into_refs_and_back(make: Make, tmp_path: Path) -> No
     assert back["list"][:3] == [1, "a", None]
     assert torch.equal(back["list"][3][0], torch.zeros(2))
     assert back["list"][3][1] == b"b"
-    assert 0 < transfer_s < 5
+    assert transfer_s > 0
 
 
 def test_tree_that_does_not_fit_leaves_nothing_behind(make: Make) -> None:
