@@ -16,9 +16,9 @@ from comfyserverless.host.models import scratch
 from comfyserverless.host.models.facts import text_models, text_names
 from comfyserverless.host.models.origins import file_of
 from comfyserverless.models.families.registry import find_network
-from comfyserverless.models.lora.deltas import make_delta
 from comfyserverless.models.lora.files import find_adapters
 from comfyserverless.models.lora.keys import clip_layer_names, unet_layer_names
+from comfyserverless.models.lora.kinds import make_delta
 from comfyserverless.models.reading.identity import opened
 from comfyserverless.models.unet_layout import read_layout, unet_names
 

@@ -1,4 +1,4 @@
-"""Compute what an adapter changes in one weight: LoRA, LoHa, LoKr, plain differences, with or without DoRA.
+"""Compute what an adapter adds to one weight: LoRA, LoHa, LoKr, plain differences, with or without DoRA.
 
 Everything is computed in float32 from upcast factors. `change` is the difference at strength 1; `merge`
 applies it. Citations: LoRA (Hu et al. 2021), LoHa and LoKr (Yeh et al. 2023), DoRA (Liu et al. 2024).
@@ -7,7 +7,7 @@ applies it. Citations: LoRA (Hu et al. 2021), LoHa and LoKr (Yeh et al. 2023), D
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -24,10 +24,11 @@ class Delta(ABC):
     factors: Factors
 
     @abstractmethod
-    def change(self, shape: torch.Size) -> Tensor:
-        """Return the unscaled difference, in the weight's shape.
+    def change(self, weight: Tensor, strength: float) -> Tensor:
+        """Return the unscaled difference to a float32 weight, in its shape.
 
-        Raises RuntimeError, LookupError, ArithmeticError or ValueError if the factors do not fit it.
+        strength: for kinds whose difference is no multiple of it. Raises RuntimeError, LookupError,
+        ArithmeticError or ValueError if the factors do not fit the weight.
         """
 
     @abstractmethod
@@ -41,7 +42,7 @@ class Delta(ABC):
         """
         alpha, rank = self.factors.get("alpha"), self.rank()
         scale = 1.0 if alpha is None or rank is None else alpha.item() / rank
-        change = self.change(weight.shape).to(weight.device)
+        change = self.change(weight, strength).to(weight.device)
         if "dora_scale" in self.factors:
             return _merge_decomposed(weight, change * scale, self.factors["dora_scale"].to(weight), strength)
         return weight + (strength * scale) * change
@@ -50,7 +51,7 @@ class Delta(ABC):
 class LowRank(Delta):
     """LoRA, also of convolutions (LoCon), with an optional middle factor (Tucker decomposition)."""
 
-    def change(self, shape: torch.Size) -> Tensor:
+    def change(self, weight: Tensor, strength: float) -> Tensor:
         """Return up @ down (see Delta.change)."""
         up, down = self.factors["up"], self.factors["down"]
         if "mid" in self.factors:
@@ -60,8 +61,8 @@ class LowRank(Delta):
                 (down.transpose(0, 1).flatten(1) @ mid.transpose(0, 1).flatten(1)).reshape(wide).transpose(0, 1)
             )
         left, right = up.flatten(1), down.flatten(1)
-        _require_size(left.shape[0] * right.shape[1], shape)
-        return (left @ right).reshape(shape)
+        require_size(left.shape[0] * right.shape[1], weight.shape)
+        return (left @ right).reshape(weight.shape)
 
     def rank(self) -> int | None:
         """Return the inner width."""
@@ -71,11 +72,12 @@ class LowRank(Delta):
 class Hadamard(Delta):
     """LoHa: the elementwise product of two low-rank matrices."""
 
-    def change(self, shape: torch.Size) -> Tensor:
+    def change(self, weight: Tensor, strength: float) -> Tensor:
         """Return (w1_a @ w1_b) * (w2_a @ w2_b) (see Delta.change)."""
         if not any(name in self.factors for name in ("hada_t1", "hada_t2")):
-            _require_size(self.factors["hada_w1_a"].shape[0] * self.factors["hada_w1_b"].shape[1], shape)
-        return (self._product("1") * self._product("2")).reshape(shape)
+            count = self.factors["hada_w1_a"].shape[0] * self.factors["hada_w1_b"].shape[1]
+            require_size(count, weight.shape)
+        return (self._product("1") * self._product("2")).reshape(weight.shape)
 
     def rank(self) -> int | None:
         """Return the inner width."""
@@ -91,13 +93,13 @@ class Hadamard(Delta):
 class Kronecker(Delta):
     """LoKr: the Kronecker product of two matrices, each whole or of low rank."""
 
-    def change(self, shape: torch.Size) -> Tensor:
+    def change(self, weight: Tensor, strength: float) -> Tensor:
         """Return w1 (x) w2 (see Delta.change)."""
         left, right = self._factor("1"), self._factor("2")
         if right.ndim == 4:
             left = left.unsqueeze(2).unsqueeze(2)
-        _require_size(left.numel() * right.numel(), shape)
-        return torch.kron(left, right).reshape(shape)
+        require_size(left.numel() * right.numel(), weight.shape)
+        return torch.kron(left, right).reshape(weight.shape)
 
     def rank(self) -> int | None:
         """Return the inner width of the last factor that has one."""
@@ -116,34 +118,16 @@ class Kronecker(Delta):
 class Difference(Delta):
     """A whole difference of the weight's own shape."""
 
-    def change(self, shape: torch.Size) -> Tensor:
+    def change(self, weight: Tensor, strength: float) -> Tensor:
         """Return the difference (see Delta.change)."""
-        return self.factors["diff"].reshape(shape)
+        return self.factors["diff"].reshape(weight.shape)
 
     def rank(self) -> int | None:
         """Return None: there is nothing to divide by."""
         return None
 
 
-def find_kind(names: Iterable[str]) -> type[Delta] | None:
-    """Return the kind of adapter that tensors of these roles make up, None if they make up none."""
-    names = frozenset(names)
-    if {"up", "down"} <= names:
-        return LowRank
-    if {"hada_w1_a", "hada_w1_b", "hada_w2_a", "hada_w2_b"} <= names:
-        return Hadamard
-    if all({f"lokr_w{n}"} <= names or {f"lokr_w{n}_a", f"lokr_w{n}_b"} <= names for n in "12"):
-        return Kronecker
-    return Difference if "diff" in names else None
-
-
-def make_delta(factors: Factors) -> Delta | None:
-    """Return the adapter that a layer's tensors make up, None if they are incomplete or of an unknown kind."""
-    kind = find_kind(factors)
-    return None if kind is None else kind(factors)
-
-
-def _require_size(count: int, shape: torch.Size) -> None:
+def require_size(count: int, shape: torch.Size) -> None:
     """Refuse a product of another size before it is computed: it may be far larger than the weight."""
     if count != shape.numel():
         raise ValueError(f"its product has {count} numbers, the weight is {list(shape)}")

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from comfyserverless.models.lora.deltas import Delta, find_kind, make_delta
+from comfyserverless.models.lora.deltas import Delta
+from comfyserverless.models.lora.kinds import find_kind, make_delta
 from comfyserverless.models.reading.weights import Weights
 
 _ROLES: Mapping[str, str] = {
@@ -29,6 +30,9 @@ _ROLES: Mapping[str, str] = {
     ".diff": "diff",
     ".w_norm": "diff",
     **{f".hada_{part}": f"hada_{part}" for part in ("w1_a", "w1_b", "w2_a", "w2_b", "t1", "t2")},
+    ".oft_blocks": "oft_blocks",
+    ".rescale": "rescale",
+    **{f".{part}.weight": part for part in ("a1", "a2", "b1", "b2")},
     **{f".lokr_{part}": f"lokr_{part}" for part in ("w1", "w1_a", "w1_b", "w2", "w2_a", "w2_b", "t1", "t2")},
 }
 _BIAS_SUFFIXES = (".diff_b", ".b_norm")

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from comfyserverless.models.lora.deltas import Kronecker, make_delta
+from comfyserverless.models.lora.deltas import Kronecker
+from comfyserverless.models.lora.kinds import make_delta
 
 
 def rand(*shape: int) -> Tensor:

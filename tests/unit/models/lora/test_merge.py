@@ -141,8 +141,25 @@ def test_a_lora_changes_the_prompt_and_costs_only_its_layers(tmp_path: Path) -> 
         {f"hada_w{n}_{side}": (90_000, 1) if side == "a" else (1, 90_000) for n in "12" for side in "ab"},
         {"lokr_w1": (900, 900), "lokr_w2": (900, 900)},
         {"diff": (3,)},
+        {"oft_blocks": (3, 3, 3)},
+        {"oft_blocks": (2, 3)},
+        {"oft_blocks": (4, 2, 4, 4)},
+        {f"{part}.weight": (3, 3) for part in ("a1", "a2", "b1", "b2")},
     ],
-    ids=["rank 0", "scalars", "alphas", "dora scalar", "huge", "huge hadamard", "huge kronecker", "difference"],
+    ids=[
+        "rank 0",
+        "scalars",
+        "alphas",
+        "dora scalar",
+        "huge",
+        "huge hadamard",
+        "huge kronecker",
+        "difference",
+        "oft of other blocks",
+        "flat oft",
+        "boft of too many stages",
+        "glora",
+    ],
 )
 def test_an_adapter_that_does_not_fit_its_layer_is_skipped_and_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, factors: dict[str, tuple[int, ...]]
