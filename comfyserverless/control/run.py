@@ -16,7 +16,12 @@ from comfyserverless.control.context import NodeContext, NodeListener, RunIdenti
 from comfyserverless.control.describing import blamed_node, frames, now_ms, shown_inputs, type_name
 from comfyserverless.control.execution.growth import GrowingPlan
 from comfyserverless.control.execution.reports import Reporter
-from comfyserverless.control.execution.walk import FailedNodeError, InterruptedRunError, Walk
+from comfyserverless.control.execution.walk import (
+    DependencyCycleError,
+    FailedNodeError,
+    InterruptedRunError,
+    Walk,
+)
 from comfyserverless.control.views import (
     Notice,
     RunEnded,
@@ -194,7 +199,9 @@ class Run:
             exception_message=f"{cause}\n",
             exception_type=type_name(cause),
             traceback=frames(cause),
-            current_inputs=shown_inputs(shown, given, self._services.dispatcher.peek),
+            current_inputs=None
+            if isinstance(cause, DependencyCycleError)
+            else shown_inputs(shown, given, self._services.dispatcher.peek),
             current_outputs=tuple(dict.fromkeys([*self._walk.ledger.cached, *executed])),
             at_ms=now_ms(),
         )

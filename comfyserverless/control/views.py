@@ -174,7 +174,7 @@ class RunSucceeded(RunEvent):
 
 @dataclass(frozen=True, slots=True)
 class RunFailed(RunEvent):
-    """A node failed; fields as in ComfyUI's execution_error."""
+    """A node failed; fields as in ComfyUI's execution_error. current_inputs: None if no node had any yet."""
 
     node: NodeId
     node_type: str
@@ -182,7 +182,7 @@ class RunFailed(RunEvent):
     exception_message: str
     exception_type: str
     traceback: tuple[str, ...]
-    current_inputs: Mapping[str, Any]
+    current_inputs: Mapping[str, Any] | None
     current_outputs: tuple[NodeId, ...]
     at_ms: int
 

@@ -50,7 +50,7 @@ class Contract(Protocol):
         """
 
     def check(self, entry: ClassEntry, given: Mapping[str, Any], input_types: Mapping[str, str]) -> Any:
-        """Call its validator with the arguments that it names; returns true, false or a text."""
+        """Call its validator with the arguments that it names; anything but true is a problem."""
 
     def change_token(self, entry: ClassEntry, given: Mapping[str, Any], hidden: HiddenValues) -> Any:
         """Call its IS_CHANGED or fingerprint_inputs."""

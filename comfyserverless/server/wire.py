@@ -146,7 +146,7 @@ def _failure_data(event: RunFailed) -> dict[str, Any]:
         "exception_message": event.exception_message,
         "exception_type": event.exception_type,
         "traceback": list(event.traceback),
-        "current_inputs": dict(event.current_inputs),
+        "current_inputs": [] if event.current_inputs is None else dict(event.current_inputs),
         "current_outputs": list(event.current_outputs),
         "timestamp": event.at_ms,
     }

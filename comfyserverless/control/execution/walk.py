@@ -239,7 +239,7 @@ class Walk:
         displays = {node: self._plan.lineage.display(node) for node in stuck}
         blamed = next((shown for node, shown in displays.items() if shown != node), stuck[0])
         names = " -> ".join(stuck[:32])
-        raise FailedNodeError(blamed) from DependencyCycleError(f"These nodes wait for each other: {names}")
+        raise FailedNodeError(blamed) from DependencyCycleError(f"Dependency cycle detected: {names}")
 
     async def _settled(self, watch: asyncio.Task[Stop | None], node: NodeId, run: NodeRun) -> Stop | None:
         """Wait for what a node comes to, or the interrupt."""

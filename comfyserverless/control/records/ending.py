@@ -51,7 +51,7 @@ def _failure(record: RunRecord, message: str, kind: str, at_ms: int) -> RunFaile
         exception_message=f"{message}\n",
         exception_type=kind,
         traceback=(),
-        current_inputs={},
+        current_inputs=None,
         current_outputs=(),
         at_ms=at_ms,
     )

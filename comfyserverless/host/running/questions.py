@@ -13,6 +13,7 @@ import msgspec
 
 from comfyserverless.core import values as trees
 from comfyserverless.core.messages import FromWorker, HostAnswer, HostQuestion
+from comfyserverless.host.blocking import ExecutionBlocker
 from comfyserverless.host.bridge import CallInfo
 from comfyserverless.host.contract import ClassEntry, HiddenValues, contract_of
 from comfyserverless.host.failing import words_of
@@ -103,9 +104,10 @@ class Questions:
         except BaseException as exc:
             log.warning("VALIDATE_INPUTS of %s (node %s) failed", entry.name, node["id"], exc_info=True)
             return [["", words_of(exc), type(exc).__name__]]
-        if outcome is True or outcome is None:
+        if outcome is True or isinstance(outcome, ExecutionBlocker):
             return []
-        return [["", str(outcome) if isinstance(outcome, str) else ""]]
+        # Whatever else is an error, as in ComfyUI; None, too, of a validator that forgets its `return True`.
+        return [["", "" if outcome is False else str(outcome)]]
 
     def _changed(self, payload: Any) -> Any:
         about = payload.get("about") or {}
