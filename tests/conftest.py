@@ -10,8 +10,13 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.support.server import RunningServer, ServerOptions
+from tests.support.server import TEST_ENV, RunningServer, ServerOptions, recorded_kernels
 from tests.support.tiny_models import ensure_tiny_models
+
+# Before anything imports torch: tests compute with one thread, and with the kernels of ComfyUI's recordings
+# where the CPU has them, so that bits are the same on machines that are not.
+for _name, _value in (TEST_ENV | recorded_kernels()).items():
+    os.environ.setdefault(_name, _value)
 
 # How long an example takes is the machine's affair: a property holds on a busy one, too. CI tries the same
 # examples and the same order of tests in every run, so that what was green once stays green; at home both

@@ -11,6 +11,7 @@ from PIL import Image
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import FileRef
 from comfyserverless.functions.image import ImageLoad, ImageLoadMask, ImageSave, ImageScale
+from tests.support.recorded_bits import equals_recorded_pixels
 
 DATA = Path(__file__).parent / "data"
 """Inputs, and what ComfyUI 0.8.0 made of them."""
@@ -194,7 +195,8 @@ def test_scaled_pixels_are_those_of_comfyui(
 ) -> None:
     images, _ = load(DATA / f"{source}.png")
     (file,) = save(scale(images, *arguments), tmp_path)
-    assert np.array_equal(np.asarray(Image.open(file)), np.asarray(Image.open(DATA / f"{recorded}.png")))
+    pixels_of = (np.asarray(Image.open(path)) for path in (file, DATA / f"{recorded}.png"))
+    assert equals_recorded_pixels(*pixels_of)
 
 
 def test_loaded_pixels_and_mask_are_those_of_comfyui(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from comfyserverless.sampling.parametrization import DiscreteParametrization, discrete_parametrization
+from tests.support.recorded_bits import equals_recorded
 
 DATA = Path(__file__).parent / "data"
 FACTS = json.loads((DATA / "parametrization_sd15.json").read_text())
@@ -19,7 +20,7 @@ EPSILON = discrete_parametrization("epsilon")
 
 
 def test_trained_levels_equal_recorded() -> None:
-    assert torch.equal(EPSILON.sigmas, load_file(DATA / "sigmas_sd15.safetensors")["all_sigmas"])
+    assert equals_recorded(EPSILON.sigmas, load_file(DATA / "sigmas_sd15.safetensors")["all_sigmas"])
     assert (EPSILON.sigma_min, EPSILON.sigma_max) == (FACTS["sigma_min"], FACTS["sigma_max"])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
@@ -13,6 +12,7 @@ from safetensors.torch import load_file
 from comfyserverless.core.errors import PromptError
 from comfyserverless.sampling.parametrization import discrete_parametrization
 from comfyserverless.sampling.schedules import SCHEDULES, schedule_levels
+from tests.support.recorded_bits import equals_recorded
 
 RECORDED = load_file(Path(__file__).parent / "data" / "sigmas_sd15.safetensors")
 PLAIN = sorted(name for name in RECORDED if name.count("/") == 1)
@@ -23,7 +23,7 @@ PARAMETRIZATION = discrete_parametrization("epsilon")
 def test_schedule_equals_recorded_levels(case: str) -> None:
     name, steps = case.split("/")
     levels = schedule_levels(name, PARAMETRIZATION, int(steps))
-    assert torch.equal(levels.nan_to_num(), RECORDED[case].nan_to_num())
+    assert equals_recorded(levels.nan_to_num(), RECORDED[case].nan_to_num())
 
 
 def test_all_schedules_have_recorded_levels() -> None:
