@@ -10,7 +10,8 @@ from comfyserverless.sampling.samplers.adams import Ipndm, IpndmV, Lms
 from comfyserverless.sampling.samplers.base import Sampler
 from comfyserverless.sampling.samplers.ddpm import Ddpm, Lcm
 from comfyserverless.sampling.samplers.deis import Deis
-from comfyserverless.sampling.samplers.dpm_solver import DpmAdaptive, DpmFast
+from comfyserverless.sampling.samplers.dpm_solver.adaptive import DpmAdaptive
+from comfyserverless.sampling.samplers.dpm_solver.fast import DpmFast
 from comfyserverless.sampling.samplers.dpmpp import Dpmpp2M, Dpmpp2MCfgPp, Dpmpp2MSde, Dpmpp3MSde
 from comfyserverless.sampling.samplers.er_sde import ErSde
 from comfyserverless.sampling.samplers.euler import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -17,12 +17,13 @@ from comfyserverless.sampling.samplers.base import Sampler, SamplerState, Uncond
 from comfyserverless.sampling.samplers.registry import SAMPLERS, find_sampler
 
 DATA_STD = 1.5
+FIRST, LAST = 8.0, 0.5
 SIGMAS = torch.tensor([10.0, 6.0, 3.0, 1.4, 0.5, 0.1, 0.0])
 NO_NOISE = {"eta": 0.0, "solver_type": "ODE"}
 
 # Global order on a smooth path. Multistep methods of higher order begin with a first-order step, so that its
 # error, O(h^2), rules; so do UniPC's and DPM-Solver-fast's last steps. Heun++ is of first order, because its
-# weights are not 1/2.
+# weights are not 1/2. DPM-Solver++(2S) with CFG++ mixes estimates of two levels: its error stays, order 0.
 ORDERS = {
     "euler": 1,
     "euler_cfg_pp": 1,
@@ -37,6 +38,7 @@ ORDERS = {
     "lms": 2,
     "dpm_fast": 2,
     "dpmpp_2s_ancestral": 2,
+    "dpmpp_2s_ancestral_cfg_pp": 0,
     "dpmpp_sde": 2,
     "dpmpp_2m": 2,
     "dpmpp_2m_cfg_pp": 2,
@@ -70,9 +72,9 @@ STEPS = {
     **dict.fromkeys(("dpmpp_3m_sde", "ipndm_v", "sa_solver", "sa_solver_pece"), (512, 1024)),
 }
 
-# No path to converge to: noise that no option turns off, and a CFG++ step that mixes estimates of two levels.
-# DPM-Solver adaptive has a tolerance in place of steps, and tests of its own.
-WITHOUT_ORDER = {"ddpm", "lcm", "dpmpp_2s_ancestral_cfg_pp", "dpm_adaptive"}
+# No path to converge to, since no option turns their noise off: their distribution converges, see below.
+# DPM-Solver adaptive has a tolerance in place of steps.
+WITH_OWN_TESTS = {"ddpm", "lcm", "dpm_adaptive"}
 
 # They end at the last level above 0.
 ABOVE_ZERO = {"dpm_fast", "dpm_adaptive"}
@@ -90,23 +92,77 @@ def solve(sampler: Sampler, x: Tensor, sigmas: Tensor, options: Mapping[str, Any
     return sampler.result(state)
 
 
-def error_of(sampler: Sampler, steps: int) -> float:
-    first, last = 8.0, 0.5
-    sigmas = torch.linspace(math.log(first), math.log(last), steps + 1, dtype=torch.float64).exp()
-    x = torch.ones(1, 1, 1, 1, dtype=torch.float64)
-    exact = ((last**2 + DATA_STD**2) / (first**2 + DATA_STD**2)) ** 0.5
-    return abs(float(solve(sampler, x, sigmas, NO_NOISE)) - exact)
+def levels_of(steps: int) -> Tensor:
+    return torch.linspace(math.log(FIRST), math.log(LAST), steps + 1, dtype=torch.float64).exp()
+
+
+def error_of(sampler: Sampler, sigmas: Tensor, options: Mapping[str, Any]) -> float:
+    """Return how far a walk from 1 at level FIRST to LAST is from the exact path."""
+    exact = ((LAST**2 + DATA_STD**2) / (FIRST**2 + DATA_STD**2)) ** 0.5
+    return abs(float(solve(sampler, torch.ones(1, 1, 1, 1, dtype=torch.float64), sigmas, options)) - exact)
 
 
 @pytest.mark.parametrize(("name", "order"), ORDERS.items())
 def test_error_falls_at_the_order_of_the_method(name: str, order: int) -> None:
-    coarse, fine = (error_of(SAMPLERS[name], steps) for steps in STEPS.get(name, (64, 128)))
-    slope = math.log2(coarse / fine)
-    assert slope == pytest.approx(order, abs=0.3)
+    walks = [levels_of(steps) for steps in STEPS.get(name, (64, 128))]
+    coarse, fine = (error_of(SAMPLERS[name], sigmas, NO_NOISE) for sigmas in walks)
+    assert math.log2(coarse / fine) == pytest.approx(order, abs=0.3)
+
+
+@pytest.mark.parametrize("order", [2, 3])
+def test_error_of_an_adaptive_walk_falls_at_its_order_where_its_steps_have_a_given_length(order: int) -> None:
+    free = {"order": order, "rtol": 1e9, "icoeff": 0.0}
+    spans = [math.log(FIRST / LAST) / steps for steps in (16, 32)]
+    sampler, sigmas = SAMPLERS["dpm_adaptive"], levels_of(1)
+    coarse, fine = (error_of(sampler, sigmas, {**free, "h_init": h}) for h in spans)
+    assert math.log2(coarse / fine) == pytest.approx(order, abs=0.3)
+
+
+def variance_error(name: str, denoise: Callable[[Tensor, Tensor], Tensor], steps: int) -> float:
+    """Return how far the variance of what a walk makes is from that of data at level LAST.
+
+    A step is a * x + b * noise. Noise must be 1 everywhere, so that both factors can be seen.
+    """
+    sampler, nothing = SAMPLERS[name], torch.zeros(1, 1, 1, 1, dtype=torch.float64)
+    state, variance = sampler.begin(nothing, levels_of(steps), 3, {}), FIRST**2 + DATA_STD**2
+    while not sampler.is_done(state):
+        sigma = sampler.query(state)[1]
+        one, state = (
+            sampler.advance({**state, "x": x}, denoise(x, sigma)) for x in (torch.ones_like(nothing), nothing)
+        )
+        a, b = float(one["x"] - state["x"]), float(state["x"])
+        variance = a**2 * variance + b**2
+    return abs(variance - LAST**2 - DATA_STD**2)
+
+
+def denoise_consistently(x: Tensor, sigma: Tensor) -> Tensor:
+    """Return the start of the exact path through x: what a consistency model gives (Song et al. 2023)."""
+    return x * DATA_STD / (DATA_STD**2 + sigma**2) ** 0.5
+
+
+@pytest.fixture
+def noise_of_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    def draw(noise: dict[str, Any], x: Tensor) -> tuple[Tensor, dict[str, Any]]:
+        return torch.ones_like(x), noise
+
+    monkeypatch.setattr("comfyserverless.sampling.samplers.ddpm.draw_step_noise", draw)
+
+
+@pytest.mark.usefixtures("noise_of_ones")
+def test_variance_that_ddpm_makes_converges_at_first_order() -> None:
+    coarse, fine = (variance_error("ddpm", denoise_gaussian, steps) for steps in (64, 128))
+    assert math.log2(coarse / fine) == pytest.approx(1, abs=0.3)
+
+
+@pytest.mark.usefixtures("noise_of_ones")
+@pytest.mark.parametrize("steps", [1, 3, 8])
+def test_lcm_makes_the_exact_variance_of_a_consistent_model_in_any_number_of_steps(steps: int) -> None:
+    assert variance_error("lcm", denoise_consistently, steps) < 1e-12
+    assert variance_error("lcm", denoise_gaussian, steps) > 0.1
 
 
 def test_every_sampler_has_a_tested_order() -> None:
-    assert {name.removesuffix("_gpu") for name in SAMPLERS} == set(ORDERS) | WITHOUT_ORDER
+    assert {name.removesuffix("_gpu") for name in SAMPLERS} == set(ORDERS) | WITH_OWN_TESTS
 
 
 @pytest.mark.parametrize(
@@ -319,6 +375,6 @@ def test_sa_solver_walks_levels_that_lie_too_close_for_single_precision(name: st
 def test_adaptive_walk_that_comes_to_no_end_is_refused(
     options: dict[str, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("comfyserverless.sampling.samplers.dpm_solver._MAX_ATTEMPTS", 20)
+    monkeypatch.setattr("comfyserverless.sampling.samplers.dpm_solver.adaptive._MAX_ATTEMPTS", 20)
     with pytest.raises(PromptError, match=r"comes to no end: after \d+ steps .* raise rtol, atol or h_init"):
         solve(SAMPLERS["dpm_adaptive"], torch.ones(1, 1, 2, 2), torch.tensor([8.0, 0.5, 0.0]), options)

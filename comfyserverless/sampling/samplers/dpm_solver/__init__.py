@@ -1,0 +1,1 @@
+"""Samplers that walk with DPM-Solver, in steps of their own."""
