@@ -51,9 +51,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let every test draw the same random numbers of torch, whatever ran before (if that has imported it)."""
+    """Let every test draw the same random numbers of torch, on one thread, whatever ran before."""
     if (torch := sys.modules.get("torch")) is not None and hasattr(torch, "manual_seed"):
         torch.manual_seed(0)
+        torch.set_num_threads(1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
