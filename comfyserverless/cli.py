@@ -14,7 +14,7 @@ from pathlib import Path
 from comfyserverless import flag_values as values
 from comfyserverless.core.config import EngineConfig, Folders, ServerConfig, WorkerConfig
 from comfyserverless.core.errors import ConfigError
-from comfyserverless.serve_flags import PREVIEWS, add_serve_flags
+from comfyserverless.serve_flags import add_serve_flags
 
 _MIB = 1 << 20
 PROFILES_FOLDER = "__profiles"
@@ -49,7 +49,8 @@ def server_config(arguments: Arguments, argv: Sequence[str]) -> ServerConfig:
         ),
         cache=cache,
         cache_lru_entries=entries,
-        preview_method=PREVIEWS[arguments.preview_method],
+        preview_method=arguments.preview_method,
+        preview_px=arguments.preview_size,
         embeds_metadata=not arguments.disable_metadata,
         checkpoint_steps=arguments.checkpoint_steps,
         slack_s=arguments.slack,

@@ -19,6 +19,7 @@ SPLIT_GUIDANCE = (
 _MAX_PORT = 65_535
 _MIN_TOKEN_CHARACTERS = 16
 _MAX_TOKEN_CHARACTERS = 4096
+_MAX_PICTURE_PX = 16_384
 _MAX_PROCESSES = 256
 """Most workers, and most threads of one: beyond it a slip of the finger, which would take the machine down."""
 
@@ -57,6 +58,14 @@ def count(text: str) -> int:
     if value != int(value):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(value)
+
+
+def pixels(text: str) -> int:
+    """Read the side of a picture."""
+    value = at_most(text, _MAX_PICTURE_PX)
+    if value == 0:
+        raise argparse.ArgumentTypeError("must be more than 0")
+    return value
 
 
 def at_most(text: str, maximum: int) -> int:
@@ -137,6 +146,7 @@ _SEEN_BY_PACKS = (
     "temp_directory",
     "user_directory",
     "preview_method",
+    "preview_size",
     "cache_classic",
     "cache_none",
     "disable_metadata",

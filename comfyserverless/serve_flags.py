@@ -12,8 +12,7 @@ from comfyserverless.scheduling.config import POLICY_NAMES
 
 _EVERY_ADDRESS = "0.0.0.0,::"
 _ARENAS = ("shared", "nvshmem")
-PREVIEWS = {"none": "none", "auto": "latent2rgb", "latent2rgb": "latent2rgb"}
-"""What `--preview-method` says, and the method that it stands for."""
+PREVIEW_METHODS = ("none", "auto", "latent2rgb", "taesd")
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -41,7 +40,14 @@ def add_serve_flags(parser: argparse.ArgumentParser) -> None:
     add("--enable-compress-response-body", action="store_true", help="gzip JSON and text answers")
     _add_access_flags(parser)
     _add_folder_flags(parser)
-    add("--preview-method", choices=sorted(PREVIEWS), default="none", help="pictures while sampling")
+    add(
+        "--preview-method",
+        choices=PREVIEW_METHODS,
+        default="none",
+        help="pictures while sampling, for prompts that do not choose; taesd: with the decoders in"
+        " models/vae_approx; auto: latent2rgb",
+    )
+    add("--preview-size", type=values.pixels, default=512, metavar="PIXELS", help="longer side of those")
     cache = parser.add_mutually_exclusive_group()
     cache.add_argument("--cache-classic", action="store_true", help="keep results of the last prompt (default)")
     cache.add_argument("--cache-lru", type=values.count, metavar="N", help="keep the N last used node results")

@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from comfyserverless.control.dispatch import Call, Dispatcher, Observer
+from comfyserverless.control.dispatch import Call, Dispatcher
 from comfyserverless.control.execution.classes import NodeClasses, OwnClasses
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.guidance.choices import Choices
 from comfyserverless.control.keys import cost_key, weight_keys
 from comfyserverless.control.records.saves import RunPublisher
 from comfyserverless.control.saving import destination, remove_parts
+from comfyserverless.control.workers.pictures import PREVIEW_PORT, Observer
 from comfyserverless.core.errors import InvariantError, WorkerError
 from comfyserverless.core.ids import InvocationId, NodeId, PromptId, TenantId
 from comfyserverless.core.modelfn import BUILTIN_FUNCTIONS, HOST_FUNCTIONS
@@ -28,8 +29,6 @@ from comfyserverless.graph.lowering import Destination, Emitted, HiddenInputs, S
 from comfyserverless.nodes.registry import BUILTIN
 from comfyserverless.scheduling.events import InvocationSpec
 
-PREVIEW_PORT = "preview"
-
 _FUNCTIONS = {**BUILTIN_FUNCTIONS, **HOST_FUNCTIONS}
 
 
@@ -37,7 +36,8 @@ _FUNCTIONS = {**BUILTIN_FUNCTIONS, **HOST_FUNCTIONS}
 class RunServices:
     """What the nodes of a run share; all but files and publisher are those of all runs.
 
-    preview_method: for prompts that do not ask for one. split_guidance: `off`, `on`, or `auto`: as choices say.
+    preview_method: for prompts that do not ask for one; preview_px: size of all previews. split_guidance:
+    `off`, `on`, or `auto`: as choices say.
     staging_tag: this server's, in names of part files. classes: of this run, for nodes that expansions add.
     """
 
@@ -46,6 +46,7 @@ class RunServices:
     publisher: RunPublisher
     embeds_metadata: bool
     preview_method: str
+    preview_px: int
     split_guidance: str
     choices: Choices
     staging_tag: str
@@ -54,7 +55,7 @@ class RunServices:
 
 @dataclass(frozen=True, slots=True)
 class RunIdentity:
-    """Whose invocations these are. preview_method: `none` or `latent2rgb`, for this run.
+    """Whose invocations these are. preview_method: of this run; preview: as sampling steps take it.
 
     priority: the higher, the earlier among the invocations of the tenant. node, node_class: what they are
     counted for: of what an expansion has added the submitted node that it comes from. attempt: above 0 if its
@@ -64,6 +65,7 @@ class RunIdentity:
     run: PromptId
     tenant: TenantId
     preview_method: str
+    preview: Value = None
     priority: int = 0
     node: NodeId | None = None
     node_class: str = ""
@@ -111,8 +113,13 @@ class NodeContext:
 
     @property
     def preview_method(self) -> str:
-        """Return what sampling steps of this run should attach as preview."""
+        """Return how this run wants to see latents."""
         return self._identity.preview_method
+
+    @property
+    def preview(self) -> Value:
+        """Return what sampling steps of this run should attach as preview."""
+        return self._identity.preview
 
     @property
     def embeds_metadata(self) -> bool:
@@ -242,6 +249,10 @@ class NodeContext:
     def find_file(self, folder: str, name: str) -> FileRef:
         """Find a model file. Raises PromptError naming both if missing."""
         return self._services.files.find(folder, name)
+
+    def file_names(self, folder: str) -> list[str]:
+        """List the model files of a folder key."""
+        return self._services.files.names(folder)
 
     def embedding_folders(self) -> tuple[str, ...]:
         """Return the folders of textual inversions."""

@@ -18,6 +18,7 @@ from comfyserverless.control.publications import PublicationTable
 from comfyserverless.control.results import Freed, ResultTable, ResultWaiters, unused
 from comfyserverless.control.views import RecoveryView
 from comfyserverless.control.workers.checkpoints import Recovery
+from comfyserverless.control.workers.pictures import Observer, PictureDesk
 from comfyserverless.control.workers.room import RoomQueue
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
@@ -41,9 +42,6 @@ NO_ROOM = f"{NoRoomError.__module__}.{NoRoomError.__qualname__}"
 """The exception type a worker reports when its arena is full."""
 
 _LOSS_GRACE_S = 0.5
-
-Observer = Callable[[Mapping[str, Value], WorkerError | None], None]
-"""Told once per invocation, when it first finishes (its outputs, None) or fails (no outputs, why)."""
 
 
 @dataclass(slots=True)
@@ -78,6 +76,7 @@ class Dispatcher:
         recovery: Recovery,
     ) -> None:
         self.meter = Meter()
+        self.pictures = PictureDesk()
         self.state = SchedulingState(config)
         self._send = send
         self._clock = clock
@@ -153,6 +152,7 @@ class Dispatcher:
                 self._free(self._publications.leave(invocation))
             self._handle(events.WorkerLost(worker, self._clock(), worker, silent_s))
             self._room.lost(worker)
+            self.pictures.worker_lost(worker)
 
     def published(self, worker: WorkerId, message: wire.InvocationPublished) -> None:
         """Let consumers of a callback input start beside their producer, which has begun."""
@@ -172,9 +172,9 @@ class Dispatcher:
             return
         holders = self._results.put(message.invocation, outputs)
         name, now_s = message.invocation, self._clock()
-        self._handle(
-            events.InvocationFinished(name, worker, message.timing, holders, now_s, name, checkpoint_s)
-        )
+        finished = events.InvocationFinished(name, worker, message.timing, holders, now_s, name, checkpoint_s)
+        self._handle(finished)
+        call.observer = self.pictures.hold(worker, message, call.observer)
         self._report(message.invocation, call, outputs, None)
 
     def failed(self, worker: WorkerId, message: wire.InvocationFailed) -> None:

@@ -292,6 +292,7 @@ class Engine:
             publisher=self._prompts.publisher_of(record),
             embeds_metadata=self._config.embeds_metadata,
             preview_method=self._config.preview_method,
+            preview_px=self._config.preview_px,
             split_guidance=self._config.split_guidance,
             choices=self._choices,
             staging_tag=self._scratch.tag,

@@ -50,6 +50,8 @@ def _files(handle: WeightsRef) -> Iterator[FileRef]:
         yield from handle.files
     else:
         yield handle.file
+        if isinstance(handle, VaeRef) and handle.encoder is not None:
+            yield handle.encoder
     if isinstance(handle, ModelRef | ClipRef):
         for change in handle.loras:
             if isinstance(change, LoraRef):

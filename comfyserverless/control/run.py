@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from comfyserverless.control.cache import NodeCache
 from comfyserverless.control.context import NodeContext, NodeListener, RunIdentity, RunServices
 from comfyserverless.control.describing import blamed_node, frames, now_ms, shown_inputs, type_name
 from comfyserverless.control.execution.growth import GrowingPlan
+from comfyserverless.control.execution.previews import preview_method, preview_of
 from comfyserverless.control.execution.reports import Reporter
 from comfyserverless.control.execution.walk import (
     DependencyCycleError,
@@ -33,6 +35,7 @@ from comfyserverless.control.views import (
 )
 from comfyserverless.core.errors import ComfyServerlessError
 from comfyserverless.core.ids import NodeId, PromptId, WorkerId
+from comfyserverless.core.values import Value
 from comfyserverless.graph.lowering import HiddenInputs
 from comfyserverless.graph.plan import Plan, PlanNode
 from comfyserverless.graph.questions import Question, Tokens, token_questions
@@ -160,7 +163,7 @@ class Run:
         identity = RunIdentity(
             self._key,
             record.tenant,
-            self._preview_method(),
+            *self._preview,
             record.priority,
             node=real.id,
             node_class=real.declaration.name,
@@ -168,11 +171,12 @@ class Run:
         )
         return NodeContext(self._services, identity, hidden, listener)
 
-    def _preview_method(self) -> str:
-        wanted = self.record.extra_data.get("preview_method")
-        if wanted in (None, "default"):
-            wanted = self._services.preview_method
-        return "none" if wanted == "none" else "latent2rgb"
+    @cached_property
+    def _preview(self) -> tuple[str, Value]:
+        """The preview method of this run, and what sampling steps are told of it; files are looked up once."""
+        services = self._services
+        method = preview_method(self.record.extra_data.get("preview_method"), services.preview_method)
+        return method, preview_of(method, services.preview_px, services.files)
 
     # -- ending -----------------------------------------------------------------------------------
 

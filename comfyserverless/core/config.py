@@ -73,6 +73,8 @@ class EngineConfig:
     usage_days: for how many days it is known what was used on them, 0 means for ever. database: file
     of the records, or address of a PostgreSQL database; empty for the file in the user folder, `memory` to keep
     them only while the server runs.
+    preview_method, preview_px: how latents are shown while sampling (`none`, `auto`, `latent2rgb`, `taesd`),
+    unless the prompt says so, and the longer side.
     max_attempts: losses of its worker after which a call is given up. checkpoint_steps: steps between two
     copies of a sampler's state that outlive its worker; 0 for none, None to weigh their time. split_guidance:
     whether the branches of classifier-free guidance are calls apart, which moves the last bits of pictures:
@@ -89,6 +91,7 @@ class EngineConfig:
     cache: str = "classic"
     cache_lru_entries: int = 0
     preview_method: str = "none"
+    preview_px: int = 512
     embeds_metadata: bool = True
     history_limit: int = 10_000
     history_days: float = 0.0

@@ -13,7 +13,7 @@ from comfyserverless.core.memory import MemoryPicture
 from comfyserverless.core.modelfn import FunctionSpec, Lane
 from comfyserverless.core.zygote import IslandPlace
 
-LINK_VERSION = 5
+LINK_VERSION = 6
 
 
 class DeviceInfo(msgspec.Struct, frozen=True):
@@ -155,7 +155,7 @@ class InvocationDone(msgspec.Struct, frozen=True, tag="done"):
     """Worker -> control: the outputs, by port, as an encoded value tree whose tensors are in arenas.
 
     checkpoint_bytes: size of the checkpoint that was written, 0 for none; checkpoint_s: the part of compute_s
-    that it took.
+    that it took. shows: an InvocationShown follows.
     """
 
     invocation: InvocationId
@@ -163,6 +163,17 @@ class InvocationDone(msgspec.Struct, frozen=True, tag="done"):
     timing: Timing
     checkpoint_bytes: int = 0
     checkpoint_s: float = 0.0
+    shows: bool = False
+
+
+class InvocationShown(msgspec.Struct, frozen=True, tag="shown"):
+    """Worker -> control, once after each InvocationDone that `shows`, in their order: a picture of the result.
+
+    image: the bytes of a file; empty if there is none, since it failed or others came faster.
+    """
+
+    invocation: InvocationId
+    image: bytes
 
 
 class InvocationFailed(msgspec.Struct, frozen=True, tag="failed"):
@@ -256,15 +267,5 @@ ToWorker = (
     | UnloadModels
     | Shutdown
 )
-FromWorker = (
-    HostAnswer
-    | HostRequest
-    | HostNotice
-    | Hello
-    | JoinIsland
-    | InvocationPublished
-    | InvocationDone
-    | InvocationFailed
-    | InvocationCancelled
-    | WorkerStats
-)
+FromInvocation = InvocationPublished | InvocationDone | InvocationShown | InvocationFailed | InvocationCancelled
+FromWorker = HostAnswer | HostRequest | HostNotice | Hello | JoinIsland | FromInvocation | WorkerStats

@@ -94,8 +94,9 @@ def _ports(words: str) -> tuple[Port, ...]:
 #   application  index into `applications`: the one that controlnet.run computes
 #   width,      latent.empty and image.scale: pixels; latent.upscale: latent cells (the node divides by 8);
 #   height      always above 0: the nodes resolve ComfyUI's 0 ("keep the ratio") before
-#   preview     in: `none` or `latent2rgb` (`none` for calls that do not end a step); out: bytes of
-#               a JPEG or PNG, or None; index: which image of a batch
+#   preview     in: None for no preview (as of calls that do not end a step), or {size_px: longer side,
+#               decoders: None for latent2rgb, else FileRef of each TAESD decoder by name}; out: bytes of a JPEG
+#               or PNG, or None (of a step they come later, see InvocationShown); index: which image of a batch
 #   grow_by     pixels by which vae.encode_inpaint widens the noise mask
 #   x, y        where a part begins, in pixels; in latent.composite, as feather, in cells
 #   left ...    widths of the four sides in pixels

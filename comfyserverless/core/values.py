@@ -112,10 +112,19 @@ class ClipRef(msgspec.Struct, frozen=True, tag="clip"):
     embeddings: tuple[str, ...] = ()
 
 
+TINY_AUTOENCODERS = ("taesd", "taesdxl", "taesd3", "taef1")
+"""Names of tiny autoencoders; those of their files begin with `{name}_encoder.` and `{name}_decoder.`"""
+
+
 class VaeRef(msgspec.Struct, frozen=True, tag="vae"):
-    """The autoencoder inside a checkpoint, or of a file of its own."""
+    """The autoencoder inside a checkpoint, or of a file of its own.
+
+    tiny: one of TINY_AUTOENCODERS; `file` holds its decoder then, and `encoder` its encoder.
+    """
 
     file: FileRef
+    encoder: FileRef | None = None
+    tiny: str = ""
 
 
 UNION_TYPES = (

@@ -25,18 +25,13 @@ from comfyserverless.functions.guided import (
 )
 from comfyserverless.functions.patching.evaluation import PatchedEvaluation, Walk
 from comfyserverless.functions.patching.subject import take_diffusion
-from comfyserverless.functions.preview import encode_preview
+from comfyserverless.functions.preview import show_later
 from comfyserverless.models.families.base import DiffusionModel
-from comfyserverless.models.families.units import to_output_units
 from comfyserverless.sampling.guidance import Branch, Estimate, Guidance
 from comfyserverless.sampling.samplers.base import Sampler, UncondSampler
 from comfyserverless.sampling.samplers.registry import find_sampler
 from comfyserverless.sampling.sigmas import walking
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn, Streamed
-
-PREVIEW_LATENT2RGB = "latent2rgb"
-"""The preview method that shows the latent itself; any other value asks for no preview."""
-
 
 _MEASURED = 3
 """How often `denoise.weigh` measures each; the least counts."""
@@ -62,13 +57,13 @@ class DenoiseStep(ModelFn):
     def load_model(self, inputs: Mapping[str, Any], pool: Any) -> Mapping[str, Any]:
         """Take the diffusion model."""
         components = take_diffusion(inputs["model"], pool)
-        if inputs["preview"] == PREVIEW_LATENT2RGB:
-            components["colours"] = pool.colours(inputs["model"])
+        if inputs["preview"] is not None:
+            components["previewer"] = pool.previewer
         return components
 
     @torch.no_grad()
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
-        """Return the next state, a preview of the denoised latent as JPEG bytes if asked, and what is upcoming.
+        """Return the next state, a preview of the denoised latent if asked (later), and what is upcoming.
 
         Raises InvariantError if residuals or the negative of one evaluation are given for a step of several.
         """
@@ -89,9 +84,8 @@ class DenoiseStep(ModelFn):
             if len(residuals) or uncond is not None:
                 raise InvariantError(f"step {step} has several evaluations, and what was made for one")
         preview = None
-        if "colours" in components:
-            samples = to_output_units(denoised, subject.facts)
-            preview = encode_preview(components["colours"].latent_to_rgb(samples))
+        if inputs["preview"] is not None:
+            preview = show_later(components["previewer"], inputs["model"], denoised, inputs["preview"])
         evaluation = sampler.upcoming(state["walk"])
         upcoming = None
         if evaluation is not None:

@@ -55,7 +55,11 @@ class Choices:
     def _list(self, kind: FileChoices | InputChoices) -> list[str]:
         known = self._offers.get(kind)
         if known is None:
-            is_file = isinstance(kind, FileChoices)
-            known = self._catalog.names(kind.folder) if is_file else self._catalog.input_names(kind.content)  # type: ignore[union-attr]
-            self._offers[kind] = known
+            known = self._offers[kind] = self._read(kind)
         return known
+
+    def _read(self, kind: FileChoices | InputChoices) -> list[str]:
+        if isinstance(kind, InputChoices):
+            return self._catalog.input_names(kind.content)
+        names = self._catalog.names(kind.folder)
+        return names if kind.more is None else [*names, *kind.more(self._catalog)]

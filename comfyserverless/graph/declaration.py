@@ -37,9 +37,10 @@ class FileCatalog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileChoices:
-    """A combo whose choices are the files of a model folder."""
+    """A combo whose choices are the files of a model folder; more: what it offers after them."""
 
     folder: str
+    more: Callable[[FileCatalog], Sequence[str]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

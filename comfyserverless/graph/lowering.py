@@ -136,7 +136,11 @@ class LoweringContext(Protocol):
 
     @property
     def preview_method(self) -> str:
-        """Return `none` or `latent2rgb`: what sampling steps of this run should attach as preview."""
+        """Return how this run wants to see latents: `none`, `auto`, `latent2rgb` or `taesd`."""
+
+    @property
+    def preview(self) -> Value:
+        """Return what sampling steps of this run should attach as preview, as their port takes it."""
 
     @property
     def embeds_metadata(self) -> bool:
@@ -172,6 +176,9 @@ class LoweringContext(Protocol):
 
     def find_file(self, folder: str, name: str) -> FileRef:
         """Find a model file by folder key and relative name. Raises PromptError naming both if missing."""
+
+    def file_names(self, folder: str) -> list[str]:
+        """List the model files of a folder key, sorted, relative."""
 
     def embedding_folders(self) -> tuple[str, ...]:
         """Return the folders in which text encoders look for textual inversions."""

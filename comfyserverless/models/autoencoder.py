@@ -7,7 +7,8 @@ the posterior, so it is deterministic.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -36,19 +37,26 @@ DECODED_TILE_CELLS, DECODED_OVERLAP_CELLS = 64, 16
 ENCODED_TILE_PX, ENCODED_OVERLAP_PX = 512, 64
 
 
-class Autoencoder:
-    """A KL autoencoder on its device; its two halves are loaded apart, as most graphs use one."""
+class Autoencoder(ABC):
+    """An autoencoder on its device.
 
-    def __init__(
-        self, encoder: Runner[AutoencoderKL], decoder: Runner[AutoencoderKL], config: Mapping[str, Any]
-    ) -> None:
-        self.latent_channels: int = config["latent_channels"]
-        self.downscale_px = 2 ** (len(config["block_out_channels"]) - 1)
-        self.device = decoder.device
-        self.residents = (encoder.base, decoder.base)
-        self._dtype = _dtype(self.device)
-        self._encoder = encoder
-        self._decoder = decoder
+    residents: its two halves, which are loaded apart, as most graphs use one.
+    """
+
+    def __init__(self, latent_channels: int, downscale_px: int, halves: Sequence[Runner[Any]]) -> None:
+        self.latent_channels = latent_channels
+        self.downscale_px = downscale_px
+        self.device = halves[0].device
+        self.residents = tuple(half.base for half in halves)
+        self.dtype = autoencoder_dtype(self.device)
+
+    @abstractmethod
+    def decode_part(self, samples: Tensor) -> Tensor:
+        """Decode [B, C, h, w] at once to [B, 3, h * 8, w * 8] in -1..1 or beyond, float32 on the CPU."""
+
+    @abstractmethod
+    def encode_part(self, pixels: Tensor) -> Tensor:
+        """Encode [B, 3, h * 8, w * 8] in 0..1 at once to [B, C, h, w] float32 on the CPU."""
 
     @torch.no_grad()
     def decode(self, samples: Tensor) -> Tensor:
@@ -89,21 +97,6 @@ class Autoencoder:
         tilings = three_tilings(ENCODED_TILE_PX, ENCODED_OVERLAP_PX, is_square_first=True)
         return run_in_tiles(pixels, self.encode_part, tilings, Fraction(1, self.downscale_px))
 
-    @torch.no_grad()
-    def decode_part(self, samples: Tensor) -> Tensor:
-        """Decode [B, C, h, w] at once to [B, 3, h * 8, w * 8] in -1..1 or beyond, float32 on the CPU."""
-        with self._decoder.running() as module:
-            decoded: Tensor = module.decode(samples.to(self.device, self._dtype), return_dict=False)[0]
-            return decoded.float().cpu()
-
-    @torch.no_grad()
-    def encode_part(self, pixels: Tensor) -> Tensor:
-        """Encode [B, 3, h * 8, w * 8] in 0..1 at once to [B, C, h, w] float32 on the CPU."""
-        with self._encoder.running() as module:
-            encoded = module.encode((pixels * 2.0 - 1.0).to(self.device, self._dtype))
-            mode: Tensor = encoded.latent_dist.mode()
-            return mode.float().cpu()
-
     def check_samples(self, samples: Tensor) -> None:
         """Raise PromptError if this is no batch of latents [B, C, h, w] of this autoencoder."""
         if samples.ndim != 4 or samples.shape[1] != self.latent_channels:
@@ -125,6 +118,11 @@ class Autoencoder:
         return pixels
 
 
+def autoencoder_dtype(device: torch.device) -> torch.dtype:
+    """Return the type that autoencoders run in: float32 on CPUs, bfloat16 on accelerators."""
+    return torch.float32 if device.type == "cpu" else torch.bfloat16
+
+
 def to_pictures(decoded: Tensor) -> Tensor:
     """Return pictures [B, H, W, 3] in 0..1 of what a decoder gives, [B, 3, H, W] in -1..1 or beyond."""
     return ((decoded + 1.0) / 2.0).clamp(0.0, 1.0).movedim(1, -1)
@@ -140,6 +138,33 @@ def _unless_out_of_memory(network: Callable[[Tensor], Tensor], x: Tensor) -> Ten
     return None
 
 
+class _KlAutoencoder(Autoencoder):
+    """An autoencoder in the module of diffusers."""
+
+    def __init__(
+        self, encoder: Runner[AutoencoderKL], decoder: Runner[AutoencoderKL], config: Mapping[str, Any]
+    ) -> None:
+        downscale_px = 2 ** (len(config["block_out_channels"]) - 1)
+        super().__init__(config["latent_channels"], downscale_px, (encoder, decoder))
+        self._encoder = encoder
+        self._decoder = decoder
+
+    @torch.no_grad()
+    def decode_part(self, samples: Tensor) -> Tensor:
+        """Decode at once."""
+        with self._decoder.running() as module:
+            decoded: Tensor = module.decode(samples.to(self.device, self.dtype), return_dict=False)[0]
+            return decoded.float().cpu()
+
+    @torch.no_grad()
+    def encode_part(self, pixels: Tensor) -> Tensor:
+        """Encode at once."""
+        with self._encoder.running() as module:
+            encoded = module.encode((pixels * 2.0 - 1.0).to(self.device, self.dtype))
+            mode: Tensor = encoded.latent_dist.mode()
+            return mode.float().cpu()
+
+
 def load_autoencoder(root: Weights, residence: Residence) -> Autoencoder:
     """Make the autoencoder of a file ready to run, in the original or in diffusers' naming.
 
@@ -149,7 +174,9 @@ def load_autoencoder(root: Weights, residence: Residence) -> Autoencoder:
     config = autoencoder_config(weights)
     skeleton = residence.skeletons.take("vae", config, lambda: _build(config))
     # Attention's 1x1 convolutions become the linear layers that they are: the same numbers in the same order.
-    recipes = residence.recipes(skeleton, weights, {name: name for name in weights}, _dtype(residence.device))
+    recipes = residence.recipes(
+        skeleton, weights, {name: name for name in weights}, autoencoder_dtype(residence.device)
+    )
 
     def half(kind: str, order: Order, *prefixes: str) -> Runner[AutoencoderKL]:
         part = {name: recipe for name, recipe in recipes.items() if name.startswith(prefixes)}
@@ -157,7 +184,7 @@ def load_autoencoder(root: Weights, residence: Residence) -> Autoencoder:
 
     encoder = half("vae encoder", vae_encoder_order(skeleton.module), "encoder.", "quant_conv.")
     decoder = half("vae decoder", vae_decoder_order(skeleton.module), "decoder.", "post_quant_conv.")
-    return Autoencoder(encoder, decoder, config)
+    return _KlAutoencoder(encoder, decoder, config)
 
 
 def _build(config: Mapping[str, Any]) -> AutoencoderKL:
@@ -167,7 +194,3 @@ def _build(config: Mapping[str, Any]) -> AutoencoderKL:
     module.set_attn_processor(ConvolutionalAttention())
     built: AutoencoderKL = module
     return built
-
-
-def _dtype(device: torch.device) -> torch.dtype:
-    return torch.float32 if device.type == "cpu" else torch.bfloat16

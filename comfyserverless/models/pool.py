@@ -7,7 +7,6 @@ guards the book-keeping, so the lanes of a worker may use the pool at the same t
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -41,7 +40,7 @@ from comfyserverless.models.lora.keys import UNET_PREFIXES, clip_layer_names, cl
 from comfyserverless.models.lora.merge import plan_loras
 from comfyserverless.models.lora.mixing import Change, plan_merge
 from comfyserverless.models.lora.patched import patch_model
-from comfyserverless.models.preview import LatentColours, fit_colours, guess_colours
+from comfyserverless.models.previews.previewer import Previewer
 from comfyserverless.models.reading.identity import opened
 from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.resident.keeper import Keeper
@@ -55,10 +54,10 @@ from comfyserverless.models.shelf import Shelf
 from comfyserverless.models.text.clip import ClipConfig, clip_order
 from comfyserverless.models.text.clip_files import ClipFile, ClipKind, find_clip_models
 from comfyserverless.models.text.encoder import ClipPart, TextEncoder
+from comfyserverless.models.tiny.autoencoder import TinyAutoencoder, find_parts
+from comfyserverless.models.tiny.decoder import TinyDecoder, load_decoder
 from comfyserverless.models.upscaling.upscaler import Upscaler, load_upscaler
 from comfyserverless.residency.policy import PolicyName
-
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +100,7 @@ class ModelPool:
         self._shelf = Shelf(self.keeper)
         self._lock = threading.RLock()
         self._facts: dict[FileRef, ModelFacts] = {}
-        self._colours: dict[FileRef, LatentColours] = {}
+        self.previewer = Previewer(self)
 
     def facts(self, ref: ModelRef) -> ModelFacts:
         """Return what the header of a diffusion model says. Raises ModelFileError for unsupported files."""
@@ -150,9 +149,14 @@ class ModelPool:
             return TextEncoder(parts, ref.last_layer, ref.embeddings)
 
     def vae(self, ref: VaeRef) -> Autoencoder:
-        """Return the autoencoder of a file."""
+        """Return the autoencoder of a file, or of the two files of a tiny one."""
         with self._lock:
-            return self._shelf.take(f"vae {ref.file}", lambda: self._load_vae(ref.file))
+            return self._shelf.take(f"vae {ref}", lambda: self._load_vae(ref))
+
+    def tiny_decoder(self, file: FileRef) -> TinyDecoder:
+        """Return the decoder of a tiny autoencoder, for latents in the units of models."""
+        with self._lock:
+            return self._shelf.take(f"tiny {file}", lambda: self._load_tiny(file))
 
     def controlnet(self, ref: ControlNetRef) -> ControlNet | T2IAdapter:
         """Return a ControlNet, or what acts like one.
@@ -167,13 +171,6 @@ class ModelPool:
         """Return an upscaler. Raises ModelFileError also if spandrel is needed for it, and not installed."""
         with self._lock:
             return self._shelf.take(f"upscaler {ref.file}", lambda: self._load_upscaler(ref.file))
-
-    def colours(self, ref: ModelRef) -> LatentColours:
-        """Return the map from a model's latents to preview colours, fitted once to the file's autoencoder."""
-        with self._lock:
-            if ref.file not in self._colours:
-                self._colours[ref.file] = self._find_colours(ref)
-            return self._colours[ref.file]
 
     @property
     def weights_bytes(self) -> int:
@@ -197,17 +194,6 @@ class ModelPool:
         with self._lock:
             self.keeper.free_all()
             self._shelf.clear()
-
-    def _find_colours(self, ref: ModelRef) -> LatentColours:
-        """Fit the colours, or guess them: no prompt must fail over its previews."""
-        channels = self.facts(ref).latent_channels
-        try:
-            vae = self.vae(VaeRef(ref.file))
-            if vae.latent_channels == channels:
-                return fit_colours(vae)
-        except (ModelFileError, ArithmeticError) as exc:
-            _logger.warning("%s: previews have plain colours: %s", ref.file.path, exc)
-        return guess_colours(channels)
 
     def _network(self, file: FileRef) -> LoadedNetwork:
         def load() -> tuple[LoadedNetwork, list[ResidentModel]]:
@@ -250,10 +236,22 @@ class ModelPool:
             is_hidden_normalized=clip.kind != "g" and count == 1,
         )
 
-    def _load_vae(self, file: FileRef) -> tuple[Autoencoder, tuple[ResidentModel, ...]]:
-        with opened(file) as root:
-            vae = load_autoencoder(root, self.residence)
+    def _load_vae(self, ref: VaeRef) -> tuple[Autoencoder, tuple[ResidentModel, ...]]:
+        vae: Autoencoder
+        with ExitStack() as stack:
+            root = stack.enter_context(opened(ref.file))
+            parts = find_parts(ref, root, stack)
+            vae = (
+                load_autoencoder(root, self.residence)
+                if parts is None
+                else TinyAutoencoder(parts, self.residence)
+            )
         return vae, vae.residents
+
+    def _load_tiny(self, file: FileRef) -> tuple[TinyDecoder, tuple[ResidentModel, ...]]:
+        with opened(file) as root:
+            decoder = load_decoder(root, self.residence)
+        return decoder, decoder.residents
 
     def _load_controlnet(self, file: FileRef) -> tuple[ControlNet | T2IAdapter, list[ResidentModel]]:
         controlnet: ControlNet | T2IAdapter

@@ -9,6 +9,7 @@ import msgspec
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import (
+    TINY_AUTOENCODERS,
     ClipRef,
     ControlNetRef,
     FileRef,
@@ -17,8 +18,16 @@ from comfyserverless.core.values import (
     VaeRef,
     WeightChange,
 )
-from comfyserverless.graph.declaration import ChangeToken, FileCatalog, InputSpec, NodeDeclaration, OutputSpec
+from comfyserverless.graph.declaration import (
+    ChangeToken,
+    FileCatalog,
+    FileChoices,
+    InputSpec,
+    NodeDeclaration,
+    OutputSpec,
+)
 from comfyserverless.graph.lowering import LoweringContext, NodeResult
+from comfyserverless.nodes.loading.tiny import TINY_FOLDER, tiny_choices, tiny_files, vae_token
 from comfyserverless.nodes.specs import combo, model_file, number, socket
 from comfyserverless.nodes.taking import Inputs, take_clip, take_model
 
@@ -55,7 +64,13 @@ async def _load_checkpoint(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
 
 
 async def _load_vae(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
-    return NodeResult((VaeRef(ctx.find_file("vae", inputs["vae_name"])),))
+    name = inputs["vae_name"]
+    if name in TINY_AUTOENCODERS:
+        tiny = tiny_files(ctx.file_names(TINY_FOLDER)).get(name)
+        if tiny is not None:
+            encoder, decoder = (ctx.find_file(TINY_FOLDER, file) for file in tiny)
+            return NodeResult((VaeRef(decoder, encoder, name),))
+    return NodeResult((VaeRef(ctx.find_file("vae", name)),))
 
 
 async def _load_control_net(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
@@ -130,8 +145,8 @@ NODES = (
         display_name="Load VAE",
         category="loaders",
         lower=_load_vae,
-        is_changed=file_token("vae_name", "vae"),
-        inputs=(model_file("vae_name", "vae"),),
+        is_changed=vae_token,
+        inputs=(InputSpec("vae_name", FileChoices("vae", tiny_choices)),),
         outputs=(OutputSpec("VAE"),),
     ),
     NodeDeclaration(

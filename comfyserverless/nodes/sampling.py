@@ -33,7 +33,6 @@ from comfyserverless.nodes.taking import (
     take_model,
 )
 
-_NO_PREVIEW = "none"
 _BOTH, _POSITIVE, _NEGATIVE = "both", "positive", "negative"
 
 _Walk = Callable[[LoweringContext, "Guided", Mapping[str, Any], Value], Awaitable[Value]]
@@ -240,7 +239,7 @@ def _emit_step(ctx: LoweringContext, guided: Guided, progress: StepProgress, sta
         residuals=[],
         uncond=None,
         single_evaluation=False,
-        preview=ctx.preview_method,
+        preview=ctx.preview,
         **guided.ports(),
     )
 
@@ -262,7 +261,7 @@ def _emit_evaluation(
         residuals=residuals,
         uncond=uncond,
         single_evaluation=True,
-        preview=ctx.preview_method if ends_step else _NO_PREVIEW,
+        preview=ctx.preview if ends_step else None,
         **guided.ports(),
     )
 

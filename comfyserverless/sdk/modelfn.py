@@ -7,7 +7,7 @@ stateless: same inputs and seed, same outputs; so a retry on another worker is s
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -58,6 +58,17 @@ class Streamed:
         for key, index, value in self.elements:
             lists[key][index] = value
         return lists
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """The value of an output that only shows what the others are: the bytes of a picture file.
+
+    make: is called beside what follows, on another thread, when the other outputs are stored already; it may
+    never be called, and what it raises fails nothing.
+    """
+
+    make: Callable[[], bytes]
 
 
 class ModelFn(ABC):

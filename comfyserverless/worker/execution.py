@@ -11,7 +11,7 @@ import torch
 
 from comfyserverless.core import values
 from comfyserverless.core.errors import PromptError
-from comfyserverless.core.ids import TensorId
+from comfyserverless.core.ids import InvocationId, TensorId
 from comfyserverless.core.memory import WeightsPicture
 from comfyserverless.core.messages import (
     FromWorker,
@@ -24,7 +24,7 @@ from comfyserverless.core.messages import (
 from comfyserverless.dataplane.checkpoint import read_checkpoint, write_checkpoint
 from comfyserverless.dataplane.store import TensorStore
 from comfyserverless.models.interruption import interruptible
-from comfyserverless.sdk.modelfn import ModelFn
+from comfyserverless.sdk.modelfn import Later, ModelFn
 from comfyserverless.worker.failures import format_frames, is_out_of_memory, type_name
 from comfyserverless.worker.lanes import Ticket
 from comfyserverless.worker.streams import Announce, Cancelled, RunStreams, Streams
@@ -71,16 +71,23 @@ class _Clock:
 class Execution:
     """Run invocations against one store and one pool; several lanes may use it at once.
 
-    announce: tells that an invocation publishes.
+    announce: tells that an invocation publishes. prepare: takes the picture of a result that is about to be
+    answered; without it there are none.
     """
 
     def __init__(
-        self, functions: Mapping[str, ModelFn], store: TensorStore, pool: WeightPool, announce: Announce
+        self,
+        functions: Mapping[str, ModelFn],
+        store: TensorStore,
+        pool: WeightPool,
+        announce: Announce,
+        prepare: Callable[[InvocationId, Later], None] | None = None,
     ) -> None:
         self._functions = functions
         self._store = store
         self._pool = pool
         self._streams = Streams(store, announce)
+        self._prepare = prepare
 
     def unload_models(self) -> None:
         """Drop all cached weights that nobody uses now."""
@@ -105,10 +112,14 @@ class Execution:
                 outputs = self._execute(run, clock, streams)
             if not ticket.commit():
                 raise Cancelled
+            outputs, picture = _apart(outputs)
             stored = values.encode(self._store.put_tree(outputs))
             saved = _save(run, outputs)
             timing = clock.timing(self._pool.take_waited_s(), streams)
-            return InvocationDone(run.invocation, stored, timing, *saved)
+            shows = picture is not None and self._prepare is not None
+            if picture is not None and self._prepare is not None:
+                self._prepare(run.invocation, picture)
+            return InvocationDone(run.invocation, stored, timing, *saved, shows)
         except Cancelled:
             streams.abandon()
             return InvocationCancelled(run.invocation, clock.timing(self._pool.take_waited_s(), streams))
@@ -143,6 +154,14 @@ class Execution:
             log.debug("%s failed: %s: %s", run.function, type_name(error), error)
         frames = format_frames(error, __file__)
         return InvocationFailed(run.invocation, type_name(error), _printable(error), frames, timing)
+
+
+def _apart(outputs: Mapping[str, Any]) -> tuple[Mapping[str, Any], Later | None]:
+    """Return outputs with None where a picture comes later, and that picture if there is one."""
+    picture = next((value for value in outputs.values() if isinstance(value, Later)), None)
+    if picture is None:
+        return outputs, None
+    return {port: None if value is picture else value for port, value in outputs.items()}, picture
 
 
 def _checking(ticket: Ticket) -> Callable[[], None]:

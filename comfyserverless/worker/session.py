@@ -21,6 +21,7 @@ from comfyserverless.worker import device as devices
 from comfyserverless.worker.execution import Execution, WeightPool
 from comfyserverless.worker.lanes import Lanes
 from comfyserverless.worker.link import Link, LinkLost
+from comfyserverless.worker.pictures import Pictures
 from comfyserverless.worker.reporting import Reporter
 
 log = logging.getLogger(__name__)
@@ -48,8 +49,11 @@ class Worker:
         self._parts = parts
         self._link = link
         self._retired = _RetiredPeers(parts.store)
-        self._execution = execution = Execution(parts.functions, parts.store, parts.pool, self._answer)
-        self._lanes = Lanes(LANE_SLOTS, execution.run, self._answer, self._retired.ended)
+        self._pictures = Pictures(self._answer)
+        self._execution = execution = Execution(
+            parts.functions, parts.store, parts.pool, self._answer, self._pictures.prepare
+        )
+        self._lanes = Lanes(LANE_SLOTS, execution.run, self._answer, self._ended)
         self._reporter = Reporter(parts.device, parts.store, parts.pool.picture, link)
 
     def serve(self) -> None:
@@ -61,6 +65,7 @@ class Worker:
                 break
             self._handle(message)
         self._lanes.stop()
+        self._pictures.stop()
         self._reporter.stop()
 
     def _hello(self) -> wire.Hello:
@@ -105,6 +110,10 @@ class Worker:
         except OSError as exc:
             # The peer died after it was announced; that it is gone will be announced, too.
             log.warning("arena of %s cannot be mapped: %s", message.worker, exc)
+
+    def _ended(self, invocation: InvocationId) -> None:
+        self._retired.ended(invocation)
+        self._pictures.start(invocation)
 
     def _answer(self, answer: wire.FromWorker) -> None:
         try:

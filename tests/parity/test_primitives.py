@@ -113,7 +113,7 @@ def test_odd_sizes_are_cropped_around_the_centre_before_encoding(
 def test_preview_colours_follow_the_decoder(
     tiny_models: Path, pool: ModelPool, recorded: Mapping[str, Tensor]
 ) -> None:
-    colours = pool.colours(ModelRef(checkpoint(tiny_models, "sd15")))
+    colours = pool.previewer.colours(ModelRef(checkpoint(tiny_models, "sd15")))
     rgb = colours.latent_to_rgb(recorded["latent"])
     assert rgb.shape == (8, 12, 3)
     assert colours.factors.isfinite().all()

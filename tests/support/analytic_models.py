@@ -8,9 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from comfyserverless.core.values import ControlNetRef, FileRef, ModelRef
+from comfyserverless.core.errors import ModelFileError
+from comfyserverless.core.values import ControlNetRef, FileRef, ModelRef, VaeRef
+from comfyserverless.models.autoencoder import Autoencoder
 from comfyserverless.models.families.base import DiffusionModel, ModelFacts
-from comfyserverless.models.preview import LatentColours, guess_colours
+from comfyserverless.models.previews.previewer import Previewer
+from comfyserverless.models.tiny.decoder import TinyDecoder
 
 FACTS = ModelFacts("sd15", 4, 4, 0.18215, "epsilon", context_width=8)
 MODEL = ModelRef(FileRef("/models/analytic"))
@@ -68,6 +71,7 @@ class AnalyticPool:
 
     def __init__(self) -> None:
         self.model = AnalyticDiffusion()
+        self.previewer = Previewer(self)
 
     def facts(self, ref: ModelRef) -> ModelFacts:
         return self.model.facts
@@ -78,8 +82,11 @@ class AnalyticPool:
     def controlnet(self, ref: ControlNetRef) -> AnalyticControlNet:
         return AnalyticControlNet()
 
-    def colours(self, ref: ModelRef) -> LatentColours:
-        return guess_colours(FACTS.latent_channels)
+    def vae(self, ref: VaeRef) -> Autoencoder:
+        raise ModelFileError("there is no autoencoder")
+
+    def tiny_decoder(self, file: FileRef) -> TinyDecoder:
+        raise ModelFileError("there is no decoder")
 
 
 def conditioning(value: float = 1.0, tokens: int = 77, **options: Any) -> list[list[Any]]:

@@ -178,6 +178,7 @@ class Bench:
             publisher=cast(Any, None),
             embeds_metadata=False,
             preview_method="none",
+            preview_px=512,
             split_guidance="off",
             choices=cast(Any, None),
             staging_tag="t",

@@ -36,6 +36,7 @@ TINY_FILES: Mapping[str, tuple[str, ...]] = {
         "sdxl_tiny.safetensors",
     ),
     "vae": ("sd_vae_tiny.safetensors",),
+    "vae_approx": ("taesd_decoder.pth", "taesd_encoder.safetensors", "taesdxl_decoder.safetensors"),
     "loras": ("style.safetensors",),
     "upscale_models": ("esrgan.safetensors",),
     "controlnet": ("canny.safetensors", "depth.safetensors"),
@@ -123,6 +124,7 @@ class FakeContext:
     published: list[tuple[Destination, tuple[str, ...], str]] = field(default_factory=list)
     extra_pnginfo: Mapping[str, Any] | None = None
     preview_method: str = "none"
+    preview: Value = None
     split_guidance: str = "off"
     choices: dict[str, bool] = field(default_factory=dict)
     embeds_metadata: bool = True
@@ -167,6 +169,9 @@ class FakeContext:
         if name not in TINY_FILES.get(folder, ()):
             raise PromptError(f"Model file {name!r} was not found in the {folder!r} folder")
         return FileRef(f"/models/{folder}/{name}")
+
+    def file_names(self, folder: str) -> list[str]:
+        return sorted(TINY_FILES.get(folder, ()))
 
     def embedding_folders(self) -> tuple[str, ...]:
         return ("/models/embeddings",)

@@ -45,6 +45,8 @@ def test_flags_reach_the_configuration(tmp_path: Path) -> None:
         str(tmp_path / "t"),
         "--preview-method",
         "auto",
+        "--preview-size",
+        "300",
         "--cache-lru",
         "7",
         "--disable-metadata",
@@ -56,7 +58,11 @@ def test_flags_reach_the_configuration(tmp_path: Path) -> None:
     assert (made.listen, made.port, made.cors_origin) == (("127.0.0.1", "::1"), 0, "*")
     assert (made.max_upload_bytes, made.compress) == (512 * 1024, True)
     assert made.engine.folders.temp == tmp_path / "t/temp"
-    assert (made.engine.preview_method, made.engine.embeds_metadata) == ("latent2rgb", False)
+    assert (made.engine.preview_method, made.engine.preview_px, made.engine.embeds_metadata) == (
+        "auto",
+        300,
+        False,
+    )
     assert (made.engine.cache, made.engine.cache_lru_entries) == ("lru", 7)
     assert (made.engine.worker.workers, made.engine.worker.threads) == (3, 2)
 
@@ -178,6 +184,8 @@ def test_problem_is_one_line_without_traceback(capsys: pytest.CaptureFixture[str
         (["--max-upload-size", "0"], "--max-upload-size"),
         (["--max-upload-size", "nan"], "--max-upload-size"),
         (["--preview-method", "movie"], "--preview-method"),
+        (["--preview-size", "0"], "--preview-size"),
+        (["--preview-size", "1e9"], "--preview-size"),
         (["--cache-none", "--cache-classic"], "--cache-classic"),
         (["--verbose", "loud"], "--verbose"),
         (["--log-format", "xml"], "--log-format"),
@@ -240,6 +248,7 @@ def test_packs_see_the_flags_that_comfyui_has_and_no_other(tmp_path: Path) -> No
     seen = made.engine.pack_flags
     assert (seen["base_directory"], seen["preview_method"], seen["cache_lru"]) == (str(tmp_path), "auto", 0)
     assert seen["disable_metadata"] is False
+    assert seen["preview_size"] == 512
     assert "output_directory" not in seen
     assert "u:p" not in str(seen)
 

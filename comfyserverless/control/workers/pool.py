@@ -139,14 +139,6 @@ class WorkerPool:
             return
         state.heard_at_s = time.monotonic()
         match message:
-            case wire.InvocationPublished():
-                self.dispatcher.published(worker, message)
-            case wire.InvocationDone():
-                self.dispatcher.done(worker, message)
-            case wire.InvocationFailed():
-                self.dispatcher.failed(worker, message)
-            case wire.InvocationCancelled():
-                self.dispatcher.cancelled(worker, message)
             case wire.WorkerStats():
                 state.note(message)
             case wire.HostAnswer() | wire.HostRequest() | wire.HostNotice():
@@ -154,6 +146,21 @@ class WorkerPool:
                     self._host.received(message)
             case wire.Hello() | wire.JoinIsland():
                 raise InvariantError(f"worker {worker} said hello twice")
+            case _:
+                self._hear(worker, message)
+
+    def _hear(self, worker: WorkerId, message: wire.FromInvocation) -> None:
+        match message:
+            case wire.InvocationPublished():
+                self.dispatcher.published(worker, message)
+            case wire.InvocationDone():
+                self.dispatcher.done(worker, message)
+            case wire.InvocationShown():
+                self.dispatcher.pictures.arrived(message.invocation, message.image)
+            case wire.InvocationFailed():
+                self.dispatcher.failed(worker, message)
+            case wire.InvocationCancelled():
+                self.dispatcher.cancelled(worker, message)
 
     def lost(self, worker: WorkerId) -> None:
         """Take back what a worker had, once."""

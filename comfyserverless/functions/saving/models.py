@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from comfyserverless.core.values import ModelRef
 from comfyserverless.models.exporting.tensors import autoencoder_tensors
 from comfyserverless.models.reading.identity import opened
+from comfyserverless.models.tiny.autoencoder import find_parts
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
 
 _NETWORK_PREFIX = "model.diffusion_model."
@@ -60,8 +62,10 @@ class VaeSave(ModelFn):
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Write `{stem}_0.part` and return its path in a list."""
-        with opened(inputs["vae"].file) as root:
-            tensors = autoencoder_tensors(root)
+        with ExitStack() as stack:
+            root = stack.enter_context(opened(inputs["vae"].file))
+            tiny = find_parts(inputs["vae"], root, stack)
+            tensors = autoencoder_tensors(root) if tiny is None else tiny.tensors()
         return {"files": [_write(tensors, inputs)]}
 
 

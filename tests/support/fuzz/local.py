@@ -43,6 +43,7 @@ from comfyserverless.graph.semantics.merging import CallResult, merge
 from comfyserverless.graph.validation import validate
 from comfyserverless.models.pool import ModelPool
 from comfyserverless.nodes.registry import BUILTIN
+from comfyserverless.sdk.modelfn import Later
 from comfyserverless.worker.failures import is_out_of_memory
 from tests.support.fuzz.graphs import break_graph, sound_graphs
 from tests.support.fuzz.judging import TINY_ONLY, Report, folder_paths, maker_for, provide_inputs
@@ -175,6 +176,7 @@ class LocalContext:
     """Give a lowering its context; what it emits runs at once."""
 
     preview_method = "latent2rgb"
+    preview = {"size_px": 64, "decoders": None}  # noqa: RUF012
     embeds_metadata = True
     split_guidance = "off"
 
@@ -203,7 +205,8 @@ class LocalContext:
         with torch.inference_mode():
             outputs = called.execute(components, **given)
         invocation = InvocationId(f"{self.hidden.unique_id}/{len(self._results)}")
-        self._results[invocation] = self._store(dict(outputs))
+        made = {port: value.make() if isinstance(value, Later) else value for port, value in outputs.items()}
+        self._results[invocation] = self._store(made)
         return Emitted(invocation)
 
     def report(self, progress: StepProgress, preview: bytes | None = None, node: NodeId | None = None) -> None:
@@ -226,6 +229,10 @@ class LocalContext:
     def find_file(self, folder: str, name: str) -> FileRef:
         """Find a model file."""
         return self._run.files.find(folder, name)
+
+    def file_names(self, folder: str) -> list[str]:
+        """List model files."""
+        return self._run.files.names(folder)
 
     def embedding_folders(self) -> tuple[str, ...]:
         """Return the folders of textual inversions."""

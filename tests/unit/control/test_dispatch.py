@@ -143,6 +143,23 @@ async def test_waiting_for_a_value_ends_with_the_result() -> None:
     assert (await waiting).id == "t-a"
 
 
+async def test_waiters_have_a_result_at_once_and_its_report_waits_for_the_picture() -> None:
+    bench = Bench(W0, W1)
+    waiting = asyncio.create_task(bench.dispatcher.value(bench.submit("a")))
+    bench.submit("b")
+    await asyncio.sleep(0)
+    for name, worker in (("a", W0), ("b", W1)):
+        done = wire.InvocationDone(InvocationId(name), values.encode({"out": 1}), wire.Timing(), shows=True)
+        bench.dispatcher.done(worker, done)
+    assert await waiting == 1
+    await asyncio.sleep(0)
+    assert bench.outcomes == {}
+    bench.dispatcher.pictures.arrived(InvocationId("a"), b"jpeg")
+    assert bench.outcomes == {"a": None}
+    bench.dispatcher.worker_lost(W1)
+    assert bench.outcomes == {"a": None, "b": None}
+
+
 async def test_failure_reaches_the_waiter_with_type_and_traceback() -> None:
     bench = Bench(W0)
     output = bench.submit("a")

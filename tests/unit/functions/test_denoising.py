@@ -37,7 +37,7 @@ def guided(**changes: Any) -> Call:
 
 def step(pool: AnalyticPool, state: dict[str, Any], call: Call, **changes: Any) -> dict[str, Any]:
     function = FUNCTIONS["denoise.step"]
-    extra = {"residuals": [], "uncond": None, "single_evaluation": False, "preview": "none", **changes}
+    extra = {"residuals": [], "uncond": None, "single_evaluation": False, "preview": None, **changes}
     inputs = {**call, "state": state, **extra}
     return dict(function.execute(function.load_model(inputs, pool), **inputs))
 
@@ -163,9 +163,11 @@ def test_residuals_for_a_step_of_several_evaluations_are_refused() -> None:
 
 
 def test_preview_is_a_jpeg_of_the_latents_shape() -> None:
-    shown = step(AnalyticPool(), begin()["state"], guided(), preview="latent2rgb")["preview"]
-    image = Image.open(io.BytesIO(shown))
-    assert (image.format, image.size) == ("JPEG", (512, 341))
+    shown = step(AnalyticPool(), begin()["state"], guided(), preview={"size_px": 300, "decoders": None})[
+        "preview"
+    ]
+    image = Image.open(io.BytesIO(shown.make()))
+    assert (image.format, image.size) == ("JPEG", (300, 200))
 
 
 def test_no_preview_unless_asked() -> None:

@@ -18,5 +18,5 @@ from comfyserverless.functions.preview import encode_preview
 def test_the_longer_side_of_a_preview_is_fixed_and_the_shorter_one_is_never_lost(
     cells: tuple[int, int], size: tuple[int, int]
 ) -> None:
-    jpeg = encode_preview(torch.zeros(*cells, 3, dtype=torch.uint8))
+    jpeg = encode_preview(torch.zeros(*cells, 3, dtype=torch.uint8), 512)
     assert Image.open(io.BytesIO(jpeg)).size == size

@@ -12,7 +12,7 @@ import torch
 from comfyserverless.core.errors import CapacityError, ModelFileError, NoRoomError
 from comfyserverless.core.values import ClipRef, FileRef, LoraRef, ModelRef
 from comfyserverless.models.pool import ModelPool, PoolOptions
-from comfyserverless.models.preview import guess_colours
+from comfyserverless.models.previews.colours import guess_colours
 from tests.support.make_tiny_models import Spec, build
 from tests.unit.models.files import mini_clip, mini_unet, write_file
 
@@ -177,5 +177,5 @@ def test_previews_of_a_model_with_a_bad_autoencoder_have_plain_colours(tmp_path:
     network = build(Spec().put("model.diffusion_model.", mini_unet()), "m", torch.float16)
     broken = {"first_stage_model.decoder.conv_in.weight": torch.ones(3)}
     for at, tensors in enumerate((network, network | broken)):
-        colours = ModelPool().colours(ModelRef(write_file(tmp_path / f"{at}.safetensors", tensors)))
+        colours = ModelPool().previewer.colours(ModelRef(write_file(tmp_path / f"{at}.safetensors", tensors)))
         assert torch.equal(colours.factors, guess_colours(4).factors)

@@ -41,12 +41,15 @@ def plan(steps: int, *evaluations: dict[str, Any], **more: Any) -> dict[str, Any
     }
 
 
+SHOWN = {"size_px": 512, "decoders": None}
+
+
 class DynamicContext(FakeContext):
     """Answer each denoise.step with the next of the evaluations that follow."""
 
     def __init__(self, maximum: int, *evaluations: dict[str, Any]) -> None:
         begun = {"plan": plan(0, *evaluations[:1], maximum=maximum, is_dynamic=True)}
-        super().__init__(results={"sample.begin": begun}, preview_method="latent2rgb")
+        super().__init__(results={"sample.begin": begun}, preview=SHOWN)
         self.following = iter([*evaluations[1:], None])
 
     async def result(self, output: Output) -> Any:
@@ -73,7 +76,7 @@ async def sample(ctx: FakeContext, **more: Any) -> Any:
 
 
 async def test_sampler_without_controls_is_one_invocation_per_step() -> None:
-    ctx = context(3, preview_method="latent2rgb")
+    ctx = context(3, preview=SHOWN)
     value = await sample(ctx)
     begin, *steps, end = ctx.calls
     assert ctx.functions() == ["sample.begin", "denoise.step", "denoise.step", "denoise.step", "sample.end"]
@@ -111,7 +114,7 @@ async def test_sampler_without_controls_is_one_invocation_per_step() -> None:
             "residuals": [],
             "uncond": None,
             "single_evaluation": False,
-            "preview": "latent2rgb",
+            "preview": SHOWN,
         }
         assert step.progress == StepProgress(index + 1, 3)
         before = step.id
@@ -135,7 +138,7 @@ async def test_heun_with_a_control_net_is_one_control_and_one_step_per_model_cal
         evaluation(1, 0),
         evaluation(2, 0),
     ]
-    ctx = context(3, *evaluations, preview_method="latent2rgb")
+    ctx = context(3, *evaluations, preview=SHOWN)
     await sample(ctx, positive=controlled[0], negative=controlled[1])
     assert ctx.functions() == ["sample.begin", *["controlnet.run", "denoise.step"] * 5, "sample.end"]
     assert ctx.calls[0].inputs["applications"] == [application()]
@@ -167,11 +170,11 @@ async def test_heun_with_a_control_net_is_one_control_and_one_step_per_model_cal
         StepProgress(3, 3),
     ]
     assert [step.inputs["preview"] for step in steps] == [
-        "none",
-        "latent2rgb",
-        "none",
-        "latent2rgb",
-        "latent2rgb",
+        None,
+        SHOWN,
+        None,
+        SHOWN,
+        SHOWN,
     ]
     assert ctx.calls[-1].inputs["state"] == state
 

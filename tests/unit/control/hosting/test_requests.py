@@ -68,7 +68,7 @@ class Desk:
         self.host.joined(HOST)
         self.requests = HostRequests(self.host, lambda _: None)
         self.services = RunServices(
-            self.dispatcher, files, cast("RunPublisher", None), True, "none", "off", Choices(None), "tag"
+            self.dispatcher, files, cast("RunPublisher", None), True, "none", 512, "off", Choices(None), "tag"
         )
 
     def context(self) -> NodeContext:

@@ -30,7 +30,7 @@ def side(name: str, **options: Any) -> Any:
 class Context:
     """Note what is emitted; a plan has one step."""
 
-    preview_method, split_guidance = "none", "off"
+    preview, split_guidance = None, "off"
 
     def __init__(self) -> None:
         self.emitted: list[tuple[str, dict[str, Any]]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from comfyserverless.models.preview import LatentColours, fit_colours, guess_colours
+from comfyserverless.models.previews.colours import LatentColours, fit_colours, guess_colours
 
 
 def test_a_latent_becomes_a_picture_of_its_own_size() -> None:

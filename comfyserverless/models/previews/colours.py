@@ -30,7 +30,12 @@ class LatentColours:
         """Return the first latent of samples [B, C, h, w] (output units) as uint8 [h, w, 3]."""
         latent = samples[0].movedim(0, -1).float().cpu()
         rgb = latent @ self.factors[:-1] + self.factors[-1]
-        return (rgb.clamp(0.0, 1.0) * 255.0).round().to(torch.uint8)
+        return to_levels(rgb)
+
+
+def to_levels(picture: Tensor) -> Tensor:
+    """Return a picture of any shape, in 0..1 or beyond, as uint8 in 0..255."""
+    return (picture.clamp(0.0, 1.0) * 255.0).round().to(torch.uint8)
 
 
 def fit_colours(vae: Autoencoder) -> LatentColours:

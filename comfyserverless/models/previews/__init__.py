@@ -1,0 +1,1 @@
+"""Show latents as pictures while they are sampled."""

@@ -1,0 +1,1 @@
+"""Help the nodes that load models to find files."""
