@@ -57,9 +57,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         torch.set_num_threads(1)
 
 
+#: Folders whose tests start real processes, which takes minutes on a slow or busy machine.
+PATIENT_FOLDERS = {"process", "parity", "browser", "contract"}
+PATIENCE_S = 900
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test with the folder of tests/ that it lies in."""
+    """Mark every test with the folder of tests/ that it lies in; give those of some folders more time."""
     for item in items:
+        if PATIENT_FOLDERS.intersection(item.path.parts) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(PATIENCE_S))
         for folder in MARKED_FOLDERS:
             if folder in item.path.parts:
                 item.add_marker(folder)

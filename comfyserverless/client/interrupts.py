@@ -26,6 +26,24 @@ def ended_like_ctrl_c() -> Iterator[None]:
 
 
 @contextmanager
+def held_back() -> Iterator[None]:
+    """Let a signal that ends the run wait for the end of the block: what is started in it is known by then."""
+    told: list[int] = []
+    before = {
+        number: signal.signal(number, lambda number, _frame: told.append(number))
+        for number in (signal.SIGINT, *_TOLD_TO_END)
+        if callable(signal.getsignal(number))
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if told:
+        raise KeyboardInterrupt
+
+
+@contextmanager
 def cancelled_by_signals() -> Iterator[None]:
     """Cancel the current task on these signals, as asyncio does on Ctrl-C: it can still clean up."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()

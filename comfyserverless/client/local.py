@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from comfyserverless.client.connection import ConnectionFailed
+from comfyserverless.client.interrupts import held_back
 
 _START_S = 120.0
 _STOP_S = 30.0
@@ -33,19 +34,21 @@ def local_server(flags: Sequence[str]) -> Iterator[str]:
         base = Path(folder)
         command = [sys.executable, "-m", "comfyserverless", "serve", "--listen", "127.0.0.1", "--port", "0"]
         log = base / "server.log"
-        with log.open("wb") as out:
-            # Its own session: Ctrl-C first takes the prompt back, then the server is told to end.
-            process = subprocess.Popen(
-                [*command, "--base-directory", folder, *flags],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        process = None
         try:
+            with log.open("wb") as out, held_back():
+                # Its own session: Ctrl-C first takes the prompt back, then the server is told to end.
+                process = subprocess.Popen(
+                    [*command, "--base-directory", folder, *flags],
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
             yield _address(process, log)
         finally:
-            _stop(process)
+            if process is not None:
+                _stop(process)
 
 
 def _address(process: subprocess.Popen[bytes], log: Path) -> str:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
 from playwright.sync_api import Route, expect
 
 from tests.browser.conftest import Window
 from tests.support.server import RunningServer
-
-pytestmark = pytest.mark.timeout(900)
 
 BADGES = """() => Object.fromEntries(window.app.graph.nodes.map((node) => [
   node.type === "CLIPTextEncode" ? `CLIPTextEncode ${node.id}` : node.type,

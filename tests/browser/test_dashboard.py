@@ -9,15 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PATIENCE_MS, Window
 from tests.browser.test_login import log_in
 from tests.support.server import RunningServer
 from tests.support.tenants import add_tenant
-
-pytestmark = pytest.mark.timeout(900)
 
 THEMES = ("dark", "light")
 WIDTHS = (1280, 480)

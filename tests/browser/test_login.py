@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Window
 from tests.support.server import RunningServer
 from tests.support.tenants import add_tenant
-
-pytestmark = pytest.mark.timeout(900)
 
 SAVED = "window.app.graph.nodes.find((node) => node.type === 'SaveImage')"
 

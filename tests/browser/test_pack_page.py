@@ -12,8 +12,6 @@ from playwright.sync_api import expect
 from tests.browser.conftest import Window
 from tests.support.server import RunningServer, ServerOptions
 
-pytestmark = pytest.mark.timeout(900)
-
 PACK = Path(__file__).parents[1] / "support" / "packs" / "web_nodes"
 GRAPH = {"1": {"class_type": "WebNodesTell", "inputs": {"text": "replace me", "to_client": True}}}
 

@@ -7,14 +7,11 @@ import urllib.request
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
 from tests.browser.conftest import Window
 from tests.support.server import RunningServer
-
-pytestmark = pytest.mark.timeout(900)
 
 FIRST_GRAPH = [
     "CLIPTextEncode",

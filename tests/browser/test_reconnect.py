@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.browser.conftest import Window, worker_pids
 from tests.support.holding import held
 from tests.support.server import RunningServer
-
-pytestmark = pytest.mark.timeout(900)
 
 CHANGE = """(values) => window.app.graph.nodes.flatMap((node) => node.widgets ?? [])
   .forEach((widget) => { if (widget.name in values) widget.value = values[widget.name]; })"""

@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.browser.conftest import Window
 from tests.support.server import RunningServer
-
-pytestmark = pytest.mark.timeout(900)
 
 BUILD = """() => {
   const add = (type) => window.app.graph.add(window.LiteGraph.createNode(type)) ?? last();

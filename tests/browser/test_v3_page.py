@@ -12,8 +12,6 @@ import pytest
 from tests.browser.conftest import Window
 from tests.support.server import RunningServer, ServerOptions
 
-pytestmark = pytest.mark.timeout(900)
-
 PACK = Path(__file__).parents[1] / "support" / "packs" / "v3"
 
 BUILD = """() => {

@@ -20,8 +20,6 @@ from tests.support.templates import (
     template_classes,
 )
 
-pytestmark = pytest.mark.timeout(900)
-
 #: Each asks for the prompt of one document; a page that fails after it has loaded a graph still answers.
 ASK = """async (text) => {
   try { await window.app.loadGraphData(JSON.parse(text)); } catch (error) { console.warn(String(error)); }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import copy
 import json
 import struct
 from pathlib import Path
@@ -17,7 +18,8 @@ import pytest
 
 from tests.support.client import Client
 from tests.support.recorded import stand_in
-from tests.support.server import RunningServer, ServerOptions
+from tests.support.server import PATIENCE_S, RunningServer, ServerOptions
+from tests.support.striking import until_idle
 
 TRACES: dict[str, Any] = json.loads((Path(__file__).parent / "data/ws.json").read_text())
 FLAGS = {"type": "feature_flags", "data": {"supports_preview_metadata": True}}
@@ -62,7 +64,7 @@ def recorded(name: str) -> list[tuple[Any, ...]]:
 
 
 async def next_message(socket: aiohttp.ClientWebSocketResponse) -> dict[str, Any]:
-    message = await socket.receive(timeout=60)
+    message = await socket.receive(timeout=PATIENCE_S)
     if message.type is aiohttp.WSMsgType.BINARY:
         return {"_binary": len(message.data), "_head": message.data}
     assert message.type is aiohttp.WSMsgType.TEXT, message
@@ -91,6 +93,14 @@ async def greet(client: Client) -> None:
 def submission(server: RunningServer, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a recorded submission, with nodes that exist."""
     return {**fields, "prompt": stand_in(fields["prompt"], server.folder("input"))}
+
+
+def endless(name: str) -> dict[str, Any]:
+    """Return the first recorded submission of a trace, changed so that it takes many minutes on any machine."""
+    fields: dict[str, Any] = copy.deepcopy(TRACES[name]["prompts"][0])
+    fields["prompt"]["3"]["inputs"]["steps"] = 10_000
+    fields["prompt"]["5"]["inputs"] |= {"width": 256, "height": 256}
+    return fields
 
 
 @pytest.fixture(scope="module")
@@ -138,8 +148,10 @@ def test_history_of_a_run_is_the_recorded_one(played: Any, name: str) -> None:
 async def test_interrupted_run_ends_like_the_recorded_one(server: RunningServer) -> None:
     async with Client(server.url) as client:
         await client.post("/free", {"unload_models": True, "free_memory": True})
+        await until_idle(client)
+    async with Client(server.url) as client:
         await greet(client)
-        await client.submit(**TRACES["interrupted"]["prompts"][0])
+        await client.submit(**endless("interrupted"))
         messages = []
         while not messages or messages[-1].get("type") != "progress":
             messages.append(await next_message(client.socket))
@@ -155,8 +167,11 @@ async def test_interrupted_run_ends_like_the_recorded_one(server: RunningServer)
 
 async def test_deleted_prompt_never_runs_and_interrupt_lets_the_next_one_run(server: RunningServer) -> None:
     async with Client(server.url) as client:
+        await until_idle(client)
+    async with Client(server.url) as client:
         await greet(client)
-        prompts = TRACES["three_queued_delete_one_interrupt_first"]["prompts"]
+        name = "three_queued_delete_one_interrupt_first"
+        prompts = [endless(name), *TRACES[name]["prompts"][1:]]
         first, second, third = [await client.submit(**submission(server, fields)) for fields in prompts]
         messages = []
         while not messages or messages[-1].get("type") != "progress":
@@ -186,9 +201,11 @@ async def test_deleted_prompt_never_runs_and_interrupt_lets_the_next_one_run(ser
 async def test_client_that_reconnects_mid_run_learns_the_node_and_gets_old_previews(
     server: RunningServer,
 ) -> None:
-    fields = json.loads(json.dumps(TRACES["interrupted"]["prompts"][0]))
+    fields = endless("interrupted")
     fields["prompt"]["3"]["inputs"]["seed"] = 77
     fields["extra_data"] = {"preview_method": "latent2rgb"}
+    async with Client(server.url) as client:
+        await until_idle(client)
     async with Client(server.url, "again") as first:
         await greet(first)
         await first.submit(**fields)

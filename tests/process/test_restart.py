@@ -19,15 +19,15 @@ import aiohttp
 import pytest
 
 from tests.support.client import Client
+from tests.support.gates import Gate
 from tests.support.server import RunningServer, ServerOptions
 
 KILLS = int(os.environ.get("COMFYSERVERLESS_TEST_KILLS", "6"))
 """How often the server is killed under load."""
 
-pytestmark = pytest.mark.timeout(900)
 START = Callable[..., RunningServer]
 BATCH = 2
-WITHIN_S = 180.0
+WITHIN_S = 240.0
 """Starting workers takes seconds; on a busy machine a minute, and here they start many times."""
 
 AT_ONCE = 3
@@ -51,7 +51,7 @@ def start(tmp_path: Path) -> Iterator[START]:
 def kill(server: RunningServer) -> None:
     """End the server process as a crash does; its workers end by themselves."""
     server.process.kill()
-    server.process.wait(10)
+    server.process.wait(WITHIN_S)
 
 
 def save_graph(prefix: str, color: int = 255) -> dict[str, Any]:
@@ -62,19 +62,20 @@ def save_graph(prefix: str, color: int = 255) -> dict[str, Any]:
     }
 
 
-def slow_graph(prefix: str) -> dict[str, Any]:
-    """Return a graph that takes seconds: it makes a large picture, many times over."""
+def held_graph(prefix: str, gate: Gate) -> dict[str, Any]:
+    """Return a graph that runs until the gate is open."""
     graph = save_graph(prefix)
-    graph["1"]["inputs"] |= {"width": 512, "height": 512, "batch_size": 1}
-    scale = {"upscale_method": "lanczos", "crop": "disabled", "height": 3000}
-    source = "1"
-    for nth in range(20):
-        node = f"s{nth}"
-        inputs = {**scale, "image": [source, 0], "width": 3000 + nth}
-        graph[node] = {"class_type": "ImageScale", "inputs": inputs}
-        source = node
-    graph["2"]["inputs"]["images"] = [source, 0]
+    graph["3"] = {"class_type": "Gate", "inputs": {"image": ["1", 0], "gate": str(gate)}}
+    graph["2"]["inputs"]["images"] = ["3", 0]
     return graph
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    """Return a gate; the servers have the node that waits for it."""
+    made = Gate(tmp_path)
+    made.install_pack(tmp_path / "base")
+    return made
 
 
 class Load:
@@ -125,14 +126,18 @@ async def test_killed_under_load_no_accepted_prompt_is_lost_and_no_file_is_saved
         if moments.random() < 0.7:  # the others are killed while their workers are still loading
             async with Client(server.url) as client:
                 await client.wait_for_workers(within_s=WITHIN_S)
+        accepted = len(load.accepted)
         senders = [asyncio.create_task(load.send(server.url)) for _ in range(AT_ONCE)]
-        await asyncio.sleep(moments.uniform(0.05, 1.5))
+        async with asyncio.timeout(WITHIN_S):
+            while len(load.accepted) < accepted + AT_ONCE:  # noqa: ASYNC110  (the senders have no event for it)
+                await asyncio.sleep(0.005)
+        await asyncio.sleep(moments.uniform(0.0, 1.5))
         kill(server)
         await asyncio.gather(*senders)
     server = start("--workers", "1")
     history = await settled_history(server.url)
     lost = [prompt_id for prompt_id in load.accepted if prompt_id not in history]
-    assert (lost, len(load.accepted) > 2 * KILLS) == ([], True), f"seed {seed}"
+    assert lost == [], f"seed {seed}"
     on_disk = Counter(path.name.partition("_")[0] for path in server.folder("output").iterdir())
     for prompt_id, entry in history.items():
         is_whole = entry["status"]["completed"] or "ServerLostError" not in str(entry["status"]["messages"])
@@ -147,14 +152,14 @@ async def test_killed_under_load_no_accepted_prompt_is_lost_and_no_file_is_saved
         assert database.execute("SELECT COUNT(*) FROM saves").fetchone() == (0,)
 
 
-async def test_prompt_that_was_running_at_two_crashes_is_not_tried_again(start: START) -> None:
+async def test_prompt_that_was_running_at_two_crashes_is_not_tried_again(start: START, gate: Gate) -> None:
     prompt_id = ""
     for nth in range(2):
         server = start()
         async with Client(server.url) as client:
             await client.wait_for_workers(within_s=WITHIN_S)
             if nth == 0:
-                prompt_id = await client.submit(slow_graph("poison"))
+                prompt_id = await client.submit(held_graph("poison", gate))
                 await client.submit(save_graph("innocent"))
             await running(client, prompt_id)
         kill(server)
@@ -170,20 +175,21 @@ async def test_prompt_that_was_running_at_two_crashes_is_not_tried_again(start: 
 
 
 async def running(client: Client, prompt_id: str, within_s: float = WITHIN_S) -> None:
-    """Wait until a prompt runs."""
+    """Wait until a prompt runs, and that is on disk."""
     async with asyncio.timeout(within_s):
         while True:
             queue = await client.get("/queue")
             if any(item[1] == prompt_id for item in queue["queue_running"]):
-                return
+                break
             await asyncio.sleep(0.05)
+    await client.get("/history")  # is answered when all that was so before is written
 
 
-async def test_stopped_server_leaves_what_it_could_not_end_to_the_next_one(start: START) -> None:
+async def test_stopped_server_leaves_what_it_could_not_end_to_the_next_one(start: START, gate: Gate) -> None:
     server = start("--drain-timeout", "0.2")
     async with Client(server.url) as client:
         await client.wait_for_workers(within_s=WITHIN_S)
-        slow = await client.submit(slow_graph("slow"))
+        slow = await client.submit(held_graph("slow", gate))
         waiting = [await client.submit(save_graph(f"w{nth}")) for nth in range(3)]
         await client.post("/queue", {"delete": [waiting.pop()]})
         await running(client, slow)
@@ -194,26 +200,30 @@ async def test_stopped_server_leaves_what_it_could_not_end_to_the_next_one(start
         items = sorted(queue["queue_running"] + queue["queue_pending"])
         assert [item[1] for item in items] == [slow, *waiting]
         last = await client.submit(save_graph("later"))
+        gate.open()
         history = await settled_history(server.url)
     assert list(history) == [slow, *waiting, last]
     assert {entry["status"]["status_str"] for entry in history.values()} == {"success"}
 
 
-async def test_stopped_server_lets_a_running_prompt_end_and_accepts_nothing_meanwhile(start: START) -> None:
-    server = start("--drain-timeout", "60")
+async def test_stopped_server_lets_a_running_prompt_end_and_accepts_nothing_meanwhile(
+    start: START, gate: Gate
+) -> None:
+    server = start("--drain-timeout", "600")
     async with Client(server.url) as client:
         await client.wait_for_workers(within_s=WITHIN_S)
-        slow = await client.submit(slow_graph("slow"))
+        slow = await client.submit(held_graph("slow", gate))
         waiting = await client.submit(save_graph("waiting"))
         await running(client, slow)
         server.process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WITHIN_S):
             while True:
                 status, answer = await client.post("/prompt", {"prompt": save_graph("late")})
                 if status == 503:
                     break
         assert "stopping" in answer["error"]["message"]
-    server.process.wait(60)
+    gate.open()
+    server.process.wait(WITHIN_S)
     server = start()
     async with Client(server.url) as client:
         assert (await client.get(f"/history/{slow}"))[slow]["status"]["completed"]

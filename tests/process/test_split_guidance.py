@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.process.test_callback_edges import CHAIN, give_inputs, latents, longer, wait_until, waited_s
+from tests.process.test_callback_edges import (
+    CHAIN,
+    are_both_at_work,
+    give_inputs,
+    has_waited,
+    is_idle,
+    latents,
+    latents_of,
+    longer,
+    waited_s,
+)
 from tests.support.client import Client
 from tests.support.parity import compare, workflow_of
 from tests.support.server import RunningServer
-
-pytestmark = pytest.mark.timeout(300)
+from tests.support.striking import caught, until
 
 START = Callable[..., RunningServer]
 CASES = (
@@ -50,7 +56,8 @@ async def test_two_workers_give_the_recorded_results_and_the_bits_of_one(
             graph = workflow_of(case)
             assert await latents(two, graph) == await latents(one, graph), case
         assert await waited_s(one) == 0
-        assert await waited_s(two) > 0, "no step ran beside its negative branch"
+        graph = longer("sampler_sd15_euler", 12)
+        assert await has_waited(two, graph), "no step ran beside its negative branch"
 
 
 async def test_death_of_either_worker_leaves_the_bits_as_they_are(
@@ -61,21 +68,19 @@ async def test_death_of_either_worker_leaves_the_bits_as_they_are(
         await client.wait_for_workers()
         undisturbed = await latents(client, graph)
         for victim in (0, 1):
-            workers = await client.wait_for_workers()
-            running = asyncio.create_task(latents(client, graph))
-            await wait_until(client, lambda names: len(names) == 2)
-            os.kill(workers[victim]["pid"], signal.SIGKILL)
-            assert await running == undisturbed, victim
+            async with caught(client, lambda: client.submit(graph), are_both_at_work) as work:
+                work.kill(work.running[victim])
+            assert await latents_of(client, work.prompt_id) == undisturbed, victim
 
 
 async def test_interrupt_ends_both_branches(split: Callable[..., RunningServer]) -> None:
     async with Client(split(2).url) as client:
         await client.wait_for_workers()
-        prompt_id = await client.submit(longer("sampler_sd15_euler", 1000))
-        await wait_until(client, lambda names: len(names) == 2)
-        await client.post("/interrupt", {"prompt_id": prompt_id})
-        assert (await client.listen(prompt_id)).outcome == "execution_interrupted"
-        await wait_until(client, lambda names: not names)
+        graph = longer("sampler_sd15_euler", 1000)
+        async with caught(client, lambda: client.submit(graph), are_both_at_work) as work:
+            await client.post("/interrupt", {"prompt_id": work.prompt_id})
+        assert (await client.listen(work.prompt_id)).outcome == "execution_interrupted"
+        await until(lambda: is_idle(client))
         assert await latents(client, workflow_of("sampler_sd15_euler"))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import io
 import re
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ import aiohttp
 import pytest
 from PIL import Image
 
-from tests.process.test_recovery import graph
+from tests.process.test_recovery import endless, graph
 from tests.support.client import Client
-from tests.support.server import RunningServer, ServerOptions
+from tests.support.server import PATIENCE_S, RunningServer, ServerOptions
+from tests.support.striking import has_ended, until, until_idle
 from tests.support.tenants import ROOT, add_tenant, tenant_command
 
 NAMES = ("alice", "bob")
@@ -37,12 +38,6 @@ def served(
 
 
 Served = tuple[RunningServer, dict[str, str]]
-
-
-async def until(condition: Callable[[], Awaitable[Any]], within_s: float = 60.0) -> None:
-    async with asyncio.timeout(within_s):
-        while not await condition():  # noqa: ASYNC110  (another process is asked)
-            await asyncio.sleep(0.05)
 
 
 async def test_all_ways_to_send_a_token_lead_to_the_same_tenant(served: Served) -> None:
@@ -108,7 +103,7 @@ async def test_full_queue_is_answered_with_429_and_room_is_made_by_waiting(serve
     server, tokens = served
     tenant_command(server.options.base, "limit", "bob", "--max-queued", "1")
     async with Client(server.url, token=tokens["bob"]) as bob:
-        await bob.submit(graph(1, 2000))
+        await bob.submit(endless(1))
         await until(lambda: is_running(bob))
         waiting = await bob.submit(graph(2, 2))
         async with bob.session.post("/prompt", json={"prompt": graph(3, 2)}) as answer:
@@ -119,10 +114,12 @@ async def test_full_queue_is_answered_with_429_and_room_is_made_by_waiting(serve
             assert body["node_errors"] == {}
         async with Client(server.url, token=tokens["alice"]) as alice:
             await alice.submit(graph(4, 2))
+            await until_idle(alice)
         await bob.post("/queue", {"delete": [waiting]})
         await bob.submit(graph(5, 2))
         await bob.post("/queue", {"clear": True})
         await bob.post("/interrupt", {})
+        await until_idle(bob)
     tenant_command(server.options.base, "limit", "bob", "--max-queued", "none")
 
 
@@ -195,23 +192,19 @@ async def test_disabled_tenant_is_cut_off_at_once_and_its_work_ends(served: Serv
     server, _ = served
     token = add_tenant(server.options.base, "guest")
     async with Client(server.url, token=token) as guest:
-        prompt_id = await guest.submit(graph(1, 5000))
-        await guest.submit(graph(2, 5000))
+        prompt_id = await guest.submit(endless(1))
+        await guest.submit(endless(2))
         await until(lambda: is_running(guest))
         tenant_command(server.options.base, "disable", "guest")
         async with guest.session.get("/prompt") as answer:
             assert answer.status == 401
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE_S):
             async for _ in guest.socket:
                 pass
     tenant_command(server.options.base, "enable", "guest")
     async with Client(server.url, token=token) as guest:
         await until(lambda: has_ended(guest, prompt_id))
         assert (await guest.get("/queue"))["queue_pending"] == []
-
-
-async def has_ended(client: Client, prompt_id: str) -> bool:
-    return bool(await client.get(f"/history/{prompt_id}"))
 
 
 async def test_revoked_token_ends_while_the_new_one_works(served: Served) -> None:
@@ -229,6 +222,7 @@ async def test_usage_is_counted_in_seconds_and_shown_to_its_tenant_and_to_operat
     async with Client(server.url, token=tokens["alice"]) as alice:
         before = (await alice.get("/comfyserverless/tenants"))["tenants"][0]["service_s"]["gpu"]
         await alice.run(graph(77, 20))
+        await until_idle(alice)
         (mine,) = (await alice.get("/comfyserverless/tenants"))["tenants"]
         assert mine["service_s"]["gpu"] > before
         assert (mine["pending"], mine["running"]) == (0, 0)

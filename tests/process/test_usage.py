@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
-import os
-import signal
-from collections.abc import Awaitable, Callable, Iterator
+import time
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,12 @@ import pytest
 
 from tests.process.test_recovery import graph
 from tests.support.client import Client
-from tests.support.server import RunningServer, ServerOptions
+from tests.support.server import PATIENCE_S, RunningServer, ServerOptions
+from tests.support.striking import caught, has_ended, is_at_step, until
 from tests.support.tenants import add_tenant, tenant_command
 
-pytestmark = pytest.mark.timeout(600)
-WITHIN_S = 180.0
+WITHIN_S = PATIENCE_S
+NEAR_S = 300.0
 PARTS = ("load_s", "compute_s", "transfer_s", "untimed_s")
 START = Callable[[], RunningServer]
 
@@ -38,16 +38,6 @@ def start(tiny_models: Path, tmp_path: Path) -> Iterator[START]:
     for running in started:
         if running.process.poll() is None:
             running.stop()
-
-
-async def until(condition: Callable[[], Awaitable[Any]], within_s: float = WITHIN_S) -> Any:
-    """Ask again and again until something is true, and return that. Raises TimeoutError."""
-    async with asyncio.timeout(within_s):
-        while True:
-            found = await condition()
-            if found:
-                return found
-            await asyncio.sleep(0.05)
 
 
 async def table(client: Client, query: str) -> list[dict[str, str]]:
@@ -90,7 +80,7 @@ async def test_accounts_of_two_tenants_agree_through_lost_workers_and_lost_serve
         Client(server.url, token=tokens["alice"]) as alice,
         Client(server.url, token=tokens["bob"]) as bob,
     ):
-        (worker,) = await alice.wait_for_workers(within_s=WITHIN_S)
+        await alice.wait_for_workers()
         run = await alice.run(graph(1, 6), within_s=WITHIN_S)
         costs = await alice.get(f"/api/usage/prompts/{run.prompt_id}")
         assert costs["status"] == "completed"
@@ -107,21 +97,21 @@ async def test_accounts_of_two_tenants_agree_through_lost_workers_and_lost_serve
         assert (cached["5"]["charged_s"], cached["8"]["cached"]) == (0.0, False)
         await bob.run(graph(2, 4), within_s=WITHIN_S)
 
-        hurt = await alice.submit(graph(3, 60))
-        await until(lambda: has_stays(alice, hurt, "denoise.step"))
-        os.kill(worker["pid"], signal.SIGKILL)
+        async with caught(alice, lambda: alice.submit(graph(3, 60)), is_at_step("5", 3)) as work:
+            work.kill(work.running[0])
+        hurt = work.prompt_id
         await until(lambda: has_ended(alice, hurt))
         (lost,) = [each for each in await stays(alice, hurt) if each["outcome"] == "lost"]
         assert lost["charged_s"] == lost["untimed_s"] > 0
         sums = [await checked_total_s(client) for client in (alice, bob)]
         assert total(await table(alice, f"prompt_id={hurt}&group_by=prompt"), "untimed_s") > 0
 
-        waiting = await bob.submit(graph(4, 200))
-        await until(lambda: has_stays(bob, waiting, "denoise.step"))
-        await bob.get("/usage")  # whoever asks has it written
-        seen_s = (await bob.get(f"/usage/prompts/{waiting}"))["charged_s"]
-        server.process.kill()
-        server.process.wait(10)
+        async with caught(bob, lambda: bob.submit(graph(4, 60)), is_at_step("5", 3)) as work:
+            waiting = work.prompt_id
+            await bob.get("/usage")  # whoever asks has it written
+            seen_s = (await bob.get(f"/usage/prompts/{waiting}"))["charged_s"]
+            server.process.kill()
+            server.process.wait(PATIENCE_S)
 
     server = start()
     async with (
@@ -131,7 +121,7 @@ async def test_accounts_of_two_tenants_agree_through_lost_workers_and_lost_serve
         await until(lambda: has_ended(bob, waiting))
         rows = await table(bob, f"prompt_id={waiting}&group_by=function")
         (steps,) = [row for row in rows if row["function"] == "denoise.step"]
-        assert int(steps["calls"]) > 200, "both tries are the prompt's"
+        assert int(steps["calls"]) > 60, "both tries are the prompt's"
         assert float(total(rows, "charged_s")) > seen_s
         after = [await checked_total_s(client) for client in (alice, bob)]
         assert after[0] == sums[0]
@@ -154,28 +144,26 @@ async def stays(client: Client, prompt_id: str) -> list[dict[str, Any]]:
     return found
 
 
-async def has_stays(client: Client, prompt_id: str, function: str) -> bool:
-    return any(each["function"] == function for each in await stays(client, prompt_id))
-
-
-async def has_ended(client: Client, prompt_id: str) -> bool:
-    return bool(await client.get(f"/history/{prompt_id}"))
+async def wait_for_a_long_rest_of_the_day() -> None:
+    """Let midnight (UTC) pass if it is near: a new day has new GPU seconds."""
+    left_s = 86_400 - time.time() % 86_400
+    if left_s < NEAR_S:
+        await asyncio.sleep(left_s + 1)
 
 
 async def test_used_up_gpu_seconds_stay_used_up_over_a_restart_and_nothing_that_waits_is_lost(
     start: START, tmp_path: Path
 ) -> None:
+    await wait_for_a_long_rest_of_the_day()
     base = tmp_path / "base"
     token = add_tenant(base, "alice", "--gpu-seconds-per-day", "1000", "--max-running", "1")
     server = start()
     async with Client(server.url, token=token) as alice:
-        await alice.wait_for_workers(within_s=WITHIN_S)
-        running = await alice.submit(graph(1, 40))
-        waiting = await alice.submit(graph(2, 2))
-        await until(lambda: has_stays(alice, running, "denoise.step"))
-        tenant_command(base, "limit", "alice", "--gpu-seconds-per-day", "0.001")
-        await refused(alice)
-        run = await alice.listen(running)
+        async with caught(alice, lambda: alice.submit(graph(1, 40)), is_at_step("5", 3)) as work:
+            waiting = await alice.submit(graph(2, 2))
+            tenant_command(base, "limit", "alice", "--gpu-seconds-per-day", "0.001")
+            await refused(alice)
+        run = await alice.listen(work.prompt_id)
         assert run.outcome == "execution_success", "what runs goes on"
         assert [item[1] for item in (await alice.get("/queue"))["queue_pending"]] == [waiting]
     assert "Tenant alice has used up its GPU seconds" in server.log()

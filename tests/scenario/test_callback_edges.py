@@ -1,8 +1,9 @@
-"""Overlap on real lanes, arenas and dispatcher: the values, the time it takes, and that nobody hangs."""
+"""Overlap on real lanes, arenas and dispatcher: the values, who runs beside whom, and that nobody hangs."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
@@ -23,7 +24,59 @@ from comfyserverless.sdk.modelfn import IoSetup, ModelFn, Streamed
 from tests.support.cluster import Cluster
 
 LENGTH = 3
-TIMEOUT_S = 60
+TIMEOUT_S = 120
+TRIES = 10
+
+
+class Meeting:
+    """Know how many calls are in the midst of their work at once; each goes on when so many have been.
+
+    together: 0 for a place where nobody waits for others, but all for `open`.
+    """
+
+    def __init__(self, together: int = 0) -> None:
+        self._together = together
+        self._changed = threading.Condition()
+        self._now = 0
+        self.most = 0
+        self._is_open = together > 0
+
+    def open(self) -> None:
+        """Let all go on."""
+        with self._changed:
+            self._is_open = True
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Be in the midst until enough others have been, too."""
+        with self._changed:
+            self._now += 1
+            self.most = max(self.most, self._now)
+            self._changed.notify_all()
+            is_enough = self._changed.wait_for(lambda: self._is_open and self.most >= self._together, TIMEOUT_S)
+            self._now -= 1
+            assert is_enough, f"{self.most} of {self._together} came"
+
+
+MakeMeeting = Callable[..., tuple[str, Meeting]]
+
+#: by name: where calls meet
+MEETINGS: dict[str, Meeting] = {}
+
+
+@pytest.fixture
+def meeting() -> Iterator[MakeMeeting]:
+    """Return what makes a meeting of so many calls, and its name."""
+
+    def make(together: int = 0) -> tuple[str, Meeting]:
+        name = f"meeting {len(MEETINGS)}"
+        MEETINGS[name] = made = Meeting(together)
+        return name, made
+
+    yield make
+    for each in MEETINGS.values():
+        each.open()
+    MEETINGS.clear()
 
 
 def _total(inputs: Mapping[str, Any]) -> torch.Tensor:
@@ -36,7 +89,10 @@ def _total(inputs: Mapping[str, Any]) -> torch.Tensor:
 
 
 class Make(ModelFn):
-    """Make a list from a state and lists; each element comes after `pause_s`, and may need one of each list."""
+    """Make a list from a state and lists; each element comes after `pause_s`, and may need one of each list.
+
+    meets: the name of a meeting to which it goes between its first element and the others, if any.
+    """
 
     name = "make"
 
@@ -44,6 +100,7 @@ class Make(ModelFn):
         io.add_input("state")
         io.add_input("lists", callback=True)
         io.add_input("pause_s")
+        io.add_input("meets")
         io.add_output("list", callback=True)
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
@@ -53,6 +110,8 @@ class Make(ModelFn):
         base = inputs["state"] if isinstance(inputs["state"], torch.Tensor) else torch.full((4,), 1.0)
         for at in reversed(range(LENGTH)):
             time.sleep(inputs["pause_s"])
+            if inputs["meets"] and at == LENGTH - 2:
+                MEETINGS[inputs["meets"]].wait()
             element = base * (at + 1)
             for lists in inputs["lists"]:
                 element = element + lists["0"][at]
@@ -60,7 +119,10 @@ class Make(ModelFn):
 
 
 class Step(ModelFn):
-    """Make a state from a state and lists: it needs none of the elements before `head_s` are over."""
+    """Make a state from a state and lists: it needs none of the elements before `head_s` are over.
+
+    meets: the name of a meeting to which it goes before it needs an element, if any.
+    """
 
     name = "step"
 
@@ -69,10 +131,13 @@ class Step(ModelFn):
         io.add_input("lists", callback=True)
         io.add_input("head_s")
         io.add_input("tail_s")
+        io.add_input("meets")
         io.add_output("state")
 
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         time.sleep(inputs["head_s"])
+        if inputs["meets"]:
+            MEETINGS[inputs["meets"]].wait()
         total = _total(inputs)
         time.sleep(inputs["tail_s"])
         return {"state": torch.remainder(total, 97.0)}
@@ -123,6 +188,8 @@ class Story:
 
     def add(self, function: str, **inputs: Value) -> Output:
         """Submit an invocation; `lists` are callback inputs, and all else is needed before it starts."""
+        if function != "break":
+            inputs.setdefault("meets", "")
         hard = {output.invocation for name in inputs if name != "lists" for output in _outputs(inputs[name])}
         soft = {output.invocation for output in _outputs(inputs.get("lists"))} - hard
         key = InvocationId(f"{self.run}/{len(self.names)}")
@@ -164,39 +231,39 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def step_s(folder: Path, workers: int, nets: int) -> float:
-    """Return the seconds of a step of sleeping functions: 0.3 for each list; 0.25 and 0.25 for the consumer."""
-    async with cluster_of(folder, workers) as cluster:
+@pytest.mark.parametrize(
+    ("workers", "nets", "together"), [(1, 1, 1), (2, 1, 2), (1, 2, 1), (2, 2, 2), (3, 2, 3)]
+)
+async def test_a_step_runs_beside_its_lists_where_lanes_are_free(
+    tmp_path: Path, meeting: MakeMeeting, workers: int, nets: int, together: int
+) -> None:
+    name, met = meeting(together)
+    async with cluster_of(tmp_path, workers) as cluster:
         story = Story(cluster, "run")
-        begin_s = time.monotonic()
-        lists: list[Value] = [story.add("make", state=0, lists=[], pause_s=0.1) for _ in range(nets)]
-        await story.tensor(story.add("step", state=0, lists=lists, head_s=0.25, tail_s=0.25))
-        elapsed_s = time.monotonic() - begin_s
+        lists: list[Value] = [
+            story.add("make", state=0, lists=[], pause_s=0.0, meets=name) for _ in range(nets)
+        ]
+        step = story.add("step", state=0, lists=lists, head_s=0.0, tail_s=0.0, meets=name)
+        assert await story.tensor(step) == [1.0 + 6.0 * nets] * 4
         story.close()
         await until(cluster.runs_nothing)
         assert set(cluster.dispatcher.counts().values()) == {0}
-        assert cluster.used_bytes() == 0
-        return elapsed_s
-
-
-@pytest.mark.parametrize(
-    ("workers", "nets", "ideal_s"), [(1, 1, 0.8), (2, 1, 0.55), (1, 2, 1.1), (2, 2, 0.8), (3, 2, 0.55)]
-)
-async def test_a_step_takes_what_its_longest_chain_takes(
-    tmp_path: Path, workers: int, nets: int, ideal_s: float
-) -> None:
-    elapsed_s = await step_s(tmp_path, workers, nets)
-    assert ideal_s <= elapsed_s < ideal_s / 0.9
+        await until(lambda: cluster.used_bytes() == 0)
+    assert met.most == together, "so many are in the midst of their work at once, and no more"
 
 
 async def test_waiting_is_told_apart_and_not_charged(tmp_path: Path) -> None:
-    async with cluster_of(tmp_path, 2) as cluster:
-        story = Story(cluster, "run")
-        made = story.add("make", state=0, lists=[], pause_s=0.1)
-        await story.tensor(story.add("step", state=0, lists=[made], head_s=0.0, tail_s=0.1))
-        waited_s = cluster.dispatcher.waited_s(DEFAULT_TENANT)["gpu"]
-        assert waited_s > 0.2
-        assert cluster.dispatcher.service_s(DEFAULT_TENANT)["gpu"] < 0.3 + 0.1 + 0.5 * waited_s
+    for attempt in range(TRIES):  # what a thread waits for a core is charged, too: it may be more
+        (tmp_path / str(attempt)).mkdir()
+        async with cluster_of(tmp_path / str(attempt), 2) as cluster:
+            story = Story(cluster, "run")
+            made = story.add("make", state=0, lists=[], pause_s=0.1)
+            await story.tensor(story.add("step", state=0, lists=[made], head_s=0.0, tail_s=0.1))
+            waited_s = cluster.dispatcher.waited_s(DEFAULT_TENANT)["gpu"]
+            charged_s = cluster.dispatcher.service_s(DEFAULT_TENANT)["gpu"]
+        if waited_s > 0.2 and charged_s < 0.3 + 0.1 + 0.5 * waited_s:
+            return
+    raise AssertionError((waited_s, charged_s))
 
 
 async def test_failure_of_a_producer_ends_its_consumer_and_is_what_the_run_is_told(tmp_path: Path) -> None:
@@ -208,32 +275,38 @@ async def test_failure_of_a_producer_ends_its_consumer_and_is_what_the_run_is_to
         story.close()
         await until(cluster.runs_nothing)
         assert set(cluster.dispatcher.counts().values()) == {0}
-        assert cluster.used_bytes() == 0
+        await until(lambda: cluster.used_bytes() == 0)
 
 
-async def test_interrupt_ends_a_consumer_that_waits_at_once(tmp_path: Path) -> None:
+async def test_interrupt_ends_a_consumer_that_waits_at_once(tmp_path: Path, meeting: MakeMeeting) -> None:
+    name, gate = meeting()
     async with cluster_of(tmp_path, 2) as cluster:
         story = Story(cluster, "run")
-        story.add(
-            "step", state=0, lists=[story.add("make", state=0, lists=[], pause_s=1.0)], head_s=0.0, tail_s=9
-        )
-        await until(lambda: cluster.dispatcher.running_on(next(reversed(cluster.sites))) != ())
-        begin_s = time.monotonic()
+        made = story.add("make", state=0, lists=[], pause_s=0.0, meets=name)
+        story.add("step", state=0, lists=[made], head_s=0.0, tail_s=0.0)
+        running_on = cluster.dispatcher.running_on
+        await until(lambda: all(running_on(worker) for worker in cluster.sites))
+        (owner,) = (worker for worker in cluster.sites if made.invocation in running_on(worker))
+        (other,) = (worker for worker in cluster.sites if worker != owner)
         story.close()
+        await until(lambda: not running_on(other))
+        assert running_on(owner), "the producer is held, and the consumer does not wait for it any more"
+        gate.open()
         await until(cluster.runs_nothing)
-        assert time.monotonic() - begin_s < 1.5, (
-            "a second for the producer's element, and none for the consumer"
-        )
 
 
-async def test_consumer_of_a_producer_that_dies_runs_again_with_it(tmp_path: Path) -> None:
+async def test_consumer_of_a_producer_that_dies_runs_again_with_it(
+    tmp_path: Path, meeting: MakeMeeting
+) -> None:
+    name, gate = meeting()
     async with cluster_of(tmp_path, 2) as cluster:
         story = Story(cluster, "run")
-        made = story.add("make", state=0, lists=[], pause_s=0.1)
+        made = story.add("make", state=0, lists=[], pause_s=0.0, meets=name)
         step = story.add("step", state=0, lists=[made], head_s=0.0, tail_s=0.0)
         await until(lambda: all(cluster.dispatcher.running_on(worker) for worker in cluster.sites))
         (owner,) = (w for w in cluster.sites if made.invocation in cluster.dispatcher.running_on(w))
         cluster.lose(owner)
+        gate.open()
         async with asyncio.timeout(TIMEOUT_S):
             assert await story.tensor(step) == [7.0] * 4
 
@@ -290,9 +363,9 @@ async def test_nobody_hangs_and_no_bit_changes_whatever_is_killed_or_cancelled(
                 for output, numbers in zip(graphs[index], expected[index], strict=True):
                     await cluster.dispatcher.value(output)
                     assert await stories[index].tensor(output) == numbers, (seed, index)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # by then those that are to be interrupted are
         for index in set(range(count)) - interrupted:
             stories[index].close()
         await until(cluster.runs_nothing)
         assert set(cluster.dispatcher.counts().values()) == {0}, cluster.dispatcher.counts()
-        assert cluster.used_bytes() == 0
+        await until(lambda: cluster.used_bytes() == 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -28,11 +29,14 @@ class Receiver:
     most_busy: int = 0
     server: TestServer | None = None
 
-    async def start(self, port: int | None = None) -> str:
-        """Listen on loopback; returns the address to call."""
+    async def start(self, place: socket.socket | None = None) -> str:
+        """Listen on loopback, or on a socket that has a port there; returns the address to call."""
         app = web.Application()
         app.router.add_route("*", "/{path:.*}", self._take)
-        self.server = TestServer(app, port=port)
+        if place is None:
+            place = socket.socket()
+            place.bind(("127.0.0.1", 0))
+        self.server = TestServer(app, port=place.getsockname()[1], socket_factory=lambda *_: place)
         await self.server.start_server()
         return str(self.server.make_url("/hook?token=hidden"))
 

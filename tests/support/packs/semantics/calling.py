@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import comfy.model_management
 import comfy.utils
@@ -128,9 +128,34 @@ class Slow(Node):
     OPTIONAL = {"value": (ANY, {})}
 
     async def run(self, seconds: float, value: Any = None) -> tuple[Any]:
-        began = time.monotonic()
         await asyncio.sleep(seconds)
-        return ([began, time.monotonic(), value],)
+        return (value,)
+
+
+class Meet(Node):
+    """Wait, as a coroutine, until so many of one name run side by side and an `Open` of that name has run."""
+
+    REQUIRED = {"name": ("STRING", {}), "count": ("INT", {})}
+    OPTIONAL = {"value": (ANY, {})}
+    met: ClassVar[dict[str, int]] = {}
+    opened: ClassVar[set[str]] = set()
+
+    async def run(self, name: str, count: int, value: Any = None) -> tuple[Any]:
+        self.met[name] = self.met.get(name, 0) + 1
+        while self.met[name] < count or name not in self.opened:  # noqa: ASYNC110  (the other is no coroutine)
+            await asyncio.sleep(0.01)
+        return (value,)
+
+
+class Open(Node):
+    """Let those of a name go on that wait."""
+
+    REQUIRED = {"name": ("STRING", {}), "value": (ANY, {})}
+    OUTPUT_NODE = True
+
+    def run(self, name: str, value: Any) -> tuple[Any]:
+        Meet.opened.add(name)
+        return (value,)
 
 
 class SlowRaise(Node):
@@ -139,7 +164,7 @@ class SlowRaise(Node):
     REQUIRED = {"value": ("INT", {})}
 
     async def run(self, value: int) -> tuple[int]:
-        await asyncio.sleep(0.05 if value == 1 else 30)
+        await asyncio.sleep(0.05 if value == 1 else 3600)
         raise ValueError(f"later, at {value}")
 
 
@@ -158,7 +183,7 @@ class Patient(Node):
     OUTPUT_NODE = True
 
     def run(self) -> tuple[Any]:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 3600
         while time.monotonic() < until:
             comfy.model_management.throw_exception_if_processing_interrupted()
             time.sleep(0.01)
@@ -200,6 +225,8 @@ NODES = {
         Counter,
         Hidden,
         Slow,
+        Meet,
+        Open,
         SlowRaise,
         Raise,
         Patient,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import itertools
 import os
 import subprocess
 import sys
@@ -161,43 +162,43 @@ class StubFork(Node):
 
 
 class StubBlock(Node):
-    """Sleeps, without looking whether anybody still waits."""
+    """Sleeps until a file is there, without looking whether anybody still waits."""
 
     RETURN_TYPES = ("INT",)
     OUTPUT_NODE = True
 
     @classmethod
     def INPUT_TYPES(cls) -> dict[str, Any]:
-        return {"required": {"seconds": ("FLOAT", {"default": 60.0})}}
+        return {"required": {"gate": ("STRING", {})}}
 
     @classmethod
-    def IS_CHANGED(cls, seconds: float) -> float:
+    def IS_CHANGED(cls, gate: str) -> float:
         return float("nan")
 
-    def run(self, seconds: float) -> tuple[int]:
-        until_s = time.monotonic() + seconds
-        while time.monotonic() < until_s:
+    def run(self, gate: str) -> tuple[int]:
+        while not os.path.exists(gate):
             time.sleep(0.05)
         return (1,)
 
 
 class StubShout(Node):
-    """Writes lines to standard output."""
+    """Writes lines to standard output: so many, and then more until a file is there."""
 
     OUTPUT_NODE = True
 
     @classmethod
     def INPUT_TYPES(cls) -> dict[str, Any]:
-        return {"required": {"lines": ("INT", {"default": 10, "max": 10_000_000})}}
+        return {"required": {"lines": ("INT", {"default": 10, "max": 10_000_000}), "gate": ("STRING", {})}}
 
     @classmethod
-    def IS_CHANGED(cls, lines: int) -> float:
+    def IS_CHANGED(cls, lines: int, gate: str) -> float:
         return float("nan")
 
-    def run(self, lines: int) -> dict[str, Any]:
-        for number in range(lines):
+    def run(self, lines: int, gate: str) -> dict[str, Any]:
+        for number in itertools.count():
+            if number >= lines and os.path.exists(gate):
+                return {"ui": {"lines": [lines]}}
             print("a stub shouts", number)  # noqa: T201 - this is what it is for
-        return {"ui": {"lines": [lines]}}
 
 
 class StubSample(Node):
@@ -259,20 +260,21 @@ class StubWait(Node):
 
 
 class StubPonder(Node):
-    """Takes its time to say whether it has changed."""
+    """Takes its time to say whether it has changed: until a file is there."""
 
     OUTPUT_NODE = True
 
     @classmethod
     def INPUT_TYPES(cls) -> dict[str, Any]:
-        return {"required": {"seconds": ("FLOAT", {"default": 0.0})}}
+        return {"required": {"gate": ("STRING", {})}}
 
     @classmethod
-    def IS_CHANGED(cls, seconds: float) -> float:
-        time.sleep(seconds)
+    def IS_CHANGED(cls, gate: str) -> float:
+        while not os.path.exists(gate):
+            time.sleep(0.05)
         return float("nan")
 
-    def run(self, seconds: float) -> tuple[()]:
+    def run(self, gate: str) -> tuple[()]:
         return ()
 
 

@@ -40,8 +40,8 @@ class Waits(io.ComfyNode):
 
     @classmethod
     async def execute(cls, seed: int) -> io.NodeOutput:
-        for step in range(1200):
-            await api.execution.set_progress(step, 1200)
+        for step in range(20_000):
+            await api.execution.set_progress(step, 20_000)
             await asyncio.sleep(0.05)
         return io.NodeOutput(seed)
 

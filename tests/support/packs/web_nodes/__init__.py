@@ -96,7 +96,8 @@ async def die(request: web.Request) -> web.Response:
 
 @routes.get("/web_nodes/block")
 async def block(request: web.Request) -> web.Response:
-    time.sleep(1.0)  # noqa: ASYNC251 (what packs do)
+    while not os.path.exists(request.query["gate"]):  # noqa: ASYNC240 (what packs do)
+        time.sleep(0.05)  # noqa: ASYNC251 (what packs do)
     return web.Response(text="at last")
 
 
@@ -155,8 +156,8 @@ class Wait:
         return {"required": {}}
 
     def run(self) -> tuple[()]:
-        bar = comfy.utils.ProgressBar(600)
-        for _ in range(600):
+        bar = comfy.utils.ProgressBar(20_000)
+        for _ in range(20_000):
             time.sleep(0.05)
             bar.update(1)
         return ()
