@@ -19,6 +19,7 @@ from comfyserverless.nodes import (
 from comfyserverless.nodes.conditionings import defaults as conditioning_defaults
 from comfyserverless.nodes.conditionings import editing as conditioning_editing
 from comfyserverless.nodes.conditionings import inpainting as conditioning_inpainting
+from comfyserverless.nodes.conditionings import properties as conditioning_properties
 from comfyserverless.nodes.custom_sampling import running as custom_running
 from comfyserverless.nodes.custom_sampling import samplers as custom_samplers
 from comfyserverless.nodes.custom_sampling import sigmas as custom_sigmas
@@ -90,6 +91,7 @@ BUILTIN: Declarations = Registry(
         *factors.NODES,
         *model_saving.NODES,
         *conditioning_defaults.NODES,
+        *conditioning_properties.NODES,
         *controlnet.NODES,
         *choosing.NODES,
         *primitives.NODES,

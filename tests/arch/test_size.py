@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "comfyserverless"
 
 MODULE_LINES = 400
+SAMPLER_LINES = 300
 FUNCTION_LINES = 60
 CLASS_LINES = 300
 POSITIONAL_PARAMETERS = 6
@@ -71,6 +72,11 @@ def lines_of(node: ast.stmt) -> int:
 @pytest.mark.parametrize("module", MODULES, ids=key_of)
 def test_module_is_short(module: Path) -> None:
     assert len(module.read_text().splitlines()) <= limit(key_of(module), MODULE_LINES)
+
+
+@pytest.mark.parametrize("module", sorted((PACKAGE / "sampling/samplers").rglob("*.py")), ids=key_of)
+def test_a_sampler_family_is_shorter_still(module: Path) -> None:
+    assert len(module.read_text().splitlines()) <= SAMPLER_LINES
 
 
 @pytest.mark.parametrize("module", MODULES, ids=key_of)

@@ -29,6 +29,12 @@ async def _sa_solver(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
     return NodeResult((chosen,))
 
 
+async def _euler_cfg_pp(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    is_alternative = inputs["version"] == "alternative"
+    options: dict[str, Value] = {"is_alternative": True} if is_alternative else {}
+    return NodeResult((kinds.sampler("euler_cfg_pp", **options),))
+
+
 def _of_family(name: Callable[[Inputs], str], *options: str) -> Lowering:
     async def lower(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
         given: dict[str, Value] = {option: inputs[option] for option in options}
@@ -99,6 +105,16 @@ NODES = (
         _of_family(_named("euler_ancestral_cfg_pp"), "eta", "s_noise"),
         (_free("eta", 1.0, 1.0), _free("s_noise", 1.0, 10.0)),
         "SamplerEulerAncestralCFG++",
+    ),
+    NodeDeclaration(
+        name="SamplerEulerCFGpp",
+        display_name="SamplerEulerCFG++",
+        category="_for_testing",
+        python_module="comfy_extras.nodes_advanced_samplers",
+        experimental=True,
+        lower=_euler_cfg_pp,
+        inputs=(choice("version", ("regular", "alternative")),),
+        outputs=(OutputSpec("SAMPLER"),),
     ),
     _sampler("SamplerLMS", _of_family(_named("lms"), "order"), (whole("order", 4, 1, 100),)),
     _sampler(

@@ -140,6 +140,19 @@ NODES = (
         inputs=(_MODEL, number("scaling_factor", 1.005, 0.5, 1.5, step=0.001, display="number")),
         outputs=_OUT,
     ),
+    NodeDeclaration(
+        name="TemporalScoreRescaling",
+        display_name="TSR - Temporal Score Rescaling",
+        category="model_patches/unet",
+        python_module="comfy_extras.nodes_eps",
+        lower=patching("rescale_score", "tsr_k tsr_sigma"),
+        inputs=(
+            _MODEL,
+            number("tsr_k", 0.95, 0.01, 100.0, step=0.001, display="number"),
+            number("tsr_sigma", 1.0, 0.01, 100.0, step=0.001, display="number"),
+        ),
+        outputs=(OutputSpec("MODEL", "patched_model"),),
+    ),
     _video("VideoLinearCFGGuidance", "video_linear_cfg"),
     _video("VideoTriangleCFGGuidance", "video_triangle_cfg"),
     NodeDeclaration(

@@ -60,7 +60,8 @@ class EulerAncestral(OneEvaluationSampler):
 class EulerAncestralCfgPp(UncondSampler):
     """Euler with ancestral noise and CFG++: D + sigma_down d, where d is the slope from U (algorithm 2).
 
-    ancestral: whether fresh noise is added. Options, if so: eta (1), s_noise (1).
+    ancestral: whether fresh noise is added. Options, if so: eta (1), s_noise (1); if not: is_alternative
+    (False), an Euler step along the slope from D at x - D + U.
     """
 
     def __init__(self, ancestral: bool = True) -> None:
@@ -69,12 +70,16 @@ class EulerAncestralCfgPp(UncondSampler):
     def begin(self, x: Tensor, sigmas: Tensor, seed: int, options: SamplerOptions) -> SamplerState:
         """Return the first state, with the stream of step noise."""
         noise = begin_noise(x, seed, options if self.ancestral else {"eta": 0.0})
-        return {**super().begin(x, sigmas, seed, options), **noise}
+        is_alternative = not self.ancestral and bool(options.get("is_alternative", False))
+        return {**super().begin(x, sigmas, seed, options), **noise, "is_alternative": is_alternative}
 
     def advance_with(self, state: SamplerState, denoised: Tensor, uncond: Tensor) -> SamplerState:
         """Return the latent one level down, and the noise stream behind this step's draw."""
         x, sigmas, i, eta = state["x"], levels(state), state["step"], state["eta"]
         following: SamplerState = {**state, "step": i + 1}
+        if state["is_alternative"]:
+            d = derivative(x - denoised + uncond, sigmas[i], denoised)
+            return {**following, "x": x + d * (sigmas[i + 1] - sigmas[i])}
         if sigmas[i + 1] == 0:
             return {**following, "x": denoised}
         alpha_s, alpha_t = (sigma * half_log_snr(sigma).exp() for sigma in (sigmas[i], sigmas[i + 1]))

@@ -266,6 +266,17 @@ def test_cfg_pp_ends_at_the_guided_estimate_with_the_noise_of_the_unguided(name:
     assert float(sampler.result(state)) == pytest.approx(3.0 + 5.0 * (20.0 - 1.0) / 10.0)
 
 
+def test_the_alternative_of_euler_cfg_pp_is_euler_unguided_and_goes_from_the_unguided_estimate_guided() -> None:
+    sampler, options = SAMPLERS["euler_cfg_pp"], {"is_alternative": True}
+    assert isinstance(sampler, UncondSampler)
+    x = torch.randn(1, 4, 4, 4, dtype=torch.float64)
+    torch.testing.assert_close(solve(sampler, x, SIGMAS, options), solve(SAMPLERS["euler"], x, SIGMAS))
+    one, denoised, uncond = (torch.full((1, 1, 1, 1), value) for value in (20.0, 3.0, 1.0))
+    state = sampler.begin(one, torch.tensor([10.0, 5.0]), 1, options)
+    guided = sampler.result(sampler.advance_with(state, denoised, uncond))
+    assert float(guided) == pytest.approx(20.0 + (20.0 - 3.0 + 1.0 - 3.0) / 10.0 * (5.0 - 10.0))
+
+
 @pytest.mark.parametrize("name", ["sa_solver", "sa_solver_pece"])
 def test_sa_solver_adds_noise_between_its_levels_only(name: str) -> None:
     x = torch.ones(1, 4, 4, 4)

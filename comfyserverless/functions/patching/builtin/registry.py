@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from comfyserverless.functions.patching.builtin import attention, features, guidance, perturbed, processes
+from comfyserverless.functions.patching.builtin import (
+    attention,
+    features,
+    guidance,
+    perturbed,
+    processes,
+    scores,
+)
 from comfyserverless.functions.patching.builtin.operations import apply_operation
 
 BUILDERS: Mapping[str, Callable[..., None]] = MappingProxyType(
@@ -19,6 +26,7 @@ BUILDERS: Mapping[str, Callable[..., None]] = MappingProxyType(
         "fresca": guidance.scale_frequencies,
         "renorm_cfg": guidance.renormalize,
         "epsilon_scaling": guidance.scale_epsilon,
+        "rescale_score": scores.rescale_score,
         "video_linear_cfg": guidance.linear_over_batch,
         "video_triangle_cfg": guidance.triangle_over_batch,
         "latent_operation": apply_operation,

@@ -45,6 +45,18 @@ def test_setting_that_does_nothing_gives_plain_guidance(name: str, arguments: di
     torch.testing.assert_close(changed(name, **arguments), expected)
 
 
+@pytest.mark.parametrize(("k", "sigma", "spread"), [(0.5, 0.2, 3.0), (0.5, 1e4, 1.0), (2.0, 1e-12, 1.0)])
+def test_a_rescaled_score_leaves_high_levels_and_multiplies_the_noise_by_k_at_low_ones(
+    k: float, sigma: float, spread: float
+) -> None:
+    options = subject_of(model_with("rescale_score", tsr_k=k, tsr_sigma=spread), FACTS).options or {}
+    (after,) = options["sampler_post_cfg_function"]
+    x, denoised = torch.randn(2, 4, 4, 4), torch.randn(2, 4, 4, 4)
+    found = after({"denoised": denoised, "input": x, "sigma": torch.tensor([sigma, sigma])})
+    ratio = (spread**2 + sigma**2) / (spread**2 / k + sigma**2)
+    torch.testing.assert_close(x - found, (x - denoised) * ratio, atol=1e-4, rtol=1e-4)
+
+
 SOMETHING: list[tuple[str, dict[str, Any]]] = [
     ("apg", {"eta": 0.5, "norm_threshold": 0.01, "momentum": 0.0}),
     ("cfg_norm", {"strength": 1.0}),
@@ -53,6 +65,7 @@ SOMETHING: list[tuple[str, dict[str, Any]]] = [
     ("tcfg", {}),
     ("fresca", {"scale_low": 1.5, "scale_high": 1.0, "freq_cutoff": 1}),
     ("epsilon_scaling", {"scaling_factor": 1.01}),
+    ("rescale_score", {"tsr_k": 0.5, "tsr_sigma": 5.0}),
     ("video_linear_cfg", {"min_cfg": 1.0}),
     ("latent_operation", {"operation": "tonemap_reinhard", "multiplier": 1.0}),
     ("model_sampling_discrete", {"sampling": "v_prediction", "zsnr": False}),
