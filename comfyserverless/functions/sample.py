@@ -63,6 +63,8 @@ class SampleBegin(ModelFn):
     def execute(self, components: Mapping[str, Any], **inputs: Any) -> Mapping[str, Any]:
         """Return the state at the start and the plan; a walk without steps holds its result already.
 
+        No level leaves the latent alone; one level, as SplitSigmas gives out at its ends, noises it.
+
         sigmas: the levels to walk, or None to choose them by scheduler, steps, denoise and the range of steps.
         keeps_estimate: have the walk keep what `sample.end` gives out as `estimate`.
 
@@ -77,11 +79,14 @@ class SampleBegin(ModelFn):
             sigmas = walk_sigmas(parametrization, _walk_request(sampler, inputs))
         else:
             sigmas = check_walk(inputs["sigmas"])
-        if len(sigmas) < 2:
+        if not len(sigmas):
             return {"state": {"samples": samples}, "plan": _NO_PLAN}
         latent = to_model_units(samples, facts)
         noise = _noise(samples, inputs)
         x = parametrization.starting_latent(sigmas[0], noise, latent)
+        if len(sigmas) == 1:
+            x = parametrization.remove_noise_scale(sigmas[0], x)
+            return {"state": {"samples": to_output_units(x.float(), facts)}, "plan": _NO_PLAN}
         shares = {**sampler.percent_options, **inputs["options"].get("shares", {})}
         options = {
             **{name: parametrization.percent_to_sigma(share) for name, share in shares.items()},

@@ -43,7 +43,7 @@ class WalkRequest:
 
 
 def walk_sigmas(parametrization: Parametrization, request: WalkRequest) -> Tensor:
-    """Return the levels to walk, [N + 1] float32 descending; fewer than two levels mean nothing to do.
+    """Return the levels to walk, [N + 1] float32 descending; fewer than two levels mean no steps.
 
     Raises PromptError for an unknown scheduler, or a strength that asks for a schedule of more than MAX_LEVELS.
     """
@@ -74,10 +74,9 @@ def check_walk(sigmas: Tensor) -> Tensor:
     """Return levels that were made or written by somebody if samplers can walk them; they may rise.
 
     Raises PromptError for levels that are no finite number of at least 0, or are 0 before the last one: the
-    samplers divide by each level that they start a step from. Fewer than two levels mean nothing to do.
+    samplers divide by each level that they start a step from. One level is one to noise a latent to, and none
+    means nothing to do.
     """
-    if len(sigmas) < 2:
-        return sigmas
     for place, level in enumerate(sigmas.tolist()):
         is_last = place == len(sigmas) - 1
         if not (math.isfinite(level) and (level > 0 or (is_last and level == 0))):

@@ -97,6 +97,19 @@ def test_walk_without_steps_gives_the_latent_back(nothing: dict[str, Any]) -> No
     assert torch.equal(end(begun["state"]), IMAGE)
 
 
+@pytest.mark.parametrize("sampler", ["euler", "uni_pc", "dpm_adaptive", "dpmpp_2m_sde"])
+def test_walk_of_one_level_noises_the_latent_to_it(sampler: str) -> None:
+    begun = begin(latent={"samples": IMAGE}, sampler=sampler, sigmas=torch.tensor([2.5]))
+    assert begun["plan"]["steps"] == 0
+    expected = IMAGE + starting_noise(IMAGE, 5) * 2.5 / FACTS.scale_factor
+    torch.testing.assert_close(end(begun["state"]), expected)
+
+
+def test_walk_of_one_level_at_the_clean_end_gives_the_latent_back() -> None:
+    begun = begin(latent={"samples": IMAGE}, sigmas=torch.tensor([0.0]))
+    torch.testing.assert_close(end(begun["state"]), IMAGE)
+
+
 def test_plan_lists_one_evaluation_per_model_call() -> None:
     plan = begin(sampler="heun", steps=2)["plan"]
     assert plan["steps"] == 2
@@ -154,11 +167,10 @@ def test_progress_of_a_sampler_with_steps_of_its_own_counts_to_the_steps_asked_f
     assert (plan["steps"], plan["maximum"], len(plan["evaluations"])) == (3, 8, 8)
 
 
-def test_given_levels_are_walked_and_a_single_one_is_no_walk() -> None:
+def test_given_levels_are_walked() -> None:
     begun = begin(sigmas=torch.tensor([5.0, 2.0, 0.5]), scheduler="", steps=0)
     assert begun["state"]["walk"]["sigmas"] == [5.0, 2.0, 0.5]
     assert [each["step"] for each in begun["plan"]["evaluations"]] == [0, 1]
-    assert torch.equal(end(begin(sigmas=torch.tensor([5.0]), latent={"samples": IMAGE})["state"]), IMAGE)
 
 
 def test_settings_of_the_sampler_reach_it_and_shares_become_levels() -> None:
