@@ -267,6 +267,10 @@ class NodeContext:
         base = self._services.files.base(kind)
         return destination(base, kind, prefix, (width_px, height_px), time.localtime())
 
+    def expected_number(self, destination: Destination) -> int:
+        """Return the number that the next file of a destination will have if nobody else is faster."""
+        return self._services.publisher.expected_number(destination)
+
     async def publish(
         self, destination: Destination, staged: Sequence[str], extension: str
     ) -> list[dict[str, str]]:

@@ -95,6 +95,10 @@ class Publisher:
             discard(staged)
             raise failed_save(exc, place) from exc
 
+    def expected_number(self, place: Destination) -> int:
+        """Return the number that the next file of a place will have if nobody else is faster."""
+        return self._next_counter(place)
+
     @contextmanager
     def naming(self, place: Destination, indexes: Sequence[int], extension: str) -> Iterator[list[str]]:
         """Choose free file names for the files of these indexes of a save, and keep others from choosing them.

@@ -227,7 +227,8 @@ def kept_input(x: Tensor, whole: KeptPart | None, batch: Batch, facts: ModelFact
     def extra(options: Mapping[str, Any]) -> Tensor:
         if facts.is_inpainting:
             return inpainting_input(x, options, whole, units)
-        return editing_input(x, options)
+        sees_own_units = facts.process is not None and facts.process.name == "model_sampling_edm"
+        return editing_input(x, options, units if sees_own_units else None)
 
     return torch.cat([entry.region.crop(extra(entry.options)) for entry in batch.entries])
 

@@ -88,7 +88,8 @@ from comfyserverless.functions.mask import (
 )
 from comfyserverless.functions.patching.builtin.operations import LatentOperate
 from comfyserverless.functions.sample import SampleBegin, SampleEnd
-from comfyserverless.functions.saving.models import ModelSave, VaeSave
+from comfyserverless.functions.saving.encoders import ClipKinds, ClipSave
+from comfyserverless.functions.saving.models import CheckpointSave, ModelSave, VaeSave
 from comfyserverless.functions.text import TextEncode
 from comfyserverless.functions.texts.patterns import TextExtract, TextMatch, TextSubstitute
 from comfyserverless.functions.texts.saving import TextSave
@@ -190,6 +191,9 @@ FUNCTIONS: Mapping[str, ModelFn] = MappingProxyType(
             TextShow(),
             TextSave(),
             ModelSave(),
+            CheckpointSave(),
+            ClipKinds(),
+            ClipSave(),
             VaeSave(),
             ImageSaveWebp(),
             ImageSaveApng(),

@@ -192,6 +192,9 @@ class LoweringContext(Protocol):
         Raises PromptError if the prefix leaves the base folder.
         """
 
+    def expected_number(self, destination: Destination) -> int:
+        """Return the number that the next file of a destination will have if nobody else is faster."""
+
     def staging_stem(self) -> str:
         """Return a stem for the part files of one save that no other save uses; it starts with a dot."""
 

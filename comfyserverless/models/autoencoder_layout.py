@@ -8,12 +8,14 @@ from comfyserverless.core.errors import ModelFileError
 from comfyserverless.models.reading.weights import Weights
 
 _PREFIXES = ("first_stage_model.", "vae.", "")
-_MODULES = {
+MODULES = {
     "mid.block_1": "mid_block.resnets.0",
     "mid.block_2": "mid_block.resnets.1",
     "mid.attn_1": "mid_block.attentions.0",
     "norm_out": "conv_norm_out",
 }
+"""Modules that the original naming and diffusers call differently, in each half."""
+
 _ATTENTION = {
     "norm": "group_norm",
     "q": "to_q",
@@ -80,7 +82,7 @@ def _diffusers_name(name: str, last_level: int) -> str | None:
     if half not in ("encoder", "decoder"):
         return None
     module, _, leaf = rest.rpartition(".")
-    for old, new in _MODULES.items():
+    for old, new in MODULES.items():
         if module == old:
             return f"{half}.{new}.{leaf}"
         if module.startswith(old + "."):

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from comfyserverless.core.errors import ModelFileError, PromptError
 from comfyserverless.core.memory import WeightsPicture
@@ -33,7 +32,9 @@ from comfyserverless.models.adapters.adapter import T2IAdapter, load_adapter
 from comfyserverless.models.adapters.layout import find_adapter
 from comfyserverless.models.autoencoder import Autoencoder, load_autoencoder
 from comfyserverless.models.controlnet import ControlNet, load_controlnet
-from comfyserverless.models.exporting.tensors import changed_tensors
+from comfyserverless.models.exporting.encoders import ExportedClip
+from comfyserverless.models.exporting.entries import Entry
+from comfyserverless.models.exporting.tensors import clip_scale, network_entries, parameter_entries
 from comfyserverless.models.families.base import DiffusionModel, LoadedNetwork, ModelFacts
 from comfyserverless.models.families.registry import find_network, identify
 from comfyserverless.models.lora.keys import UNET_PREFIXES, clip_layer_names, clip_prefixes, unet_layer_names
@@ -131,19 +132,30 @@ class ModelPool:
             key = f"network {ref.file} {loras}"
             return network.model(self._shelf.take(key, lambda: self._patch_network(network, loras)))
 
-    def network_tensors(self, ref: ModelRef) -> dict[str, Tensor]:
-        """Return a network's tensors on the CPU, with LoRAs and merges, by their original names."""
+    def network_entries(self, ref: ModelRef) -> dict[str, Entry]:
+        """Return what a file of a network with its LoRAs and merges holds, by original names."""
         with self._lock:
             network = self._network(ref.file)
             changes = self._plan_network(network, _effective(ref.loras))
-        return changed_tensors(network.resident, network.names, changes)
+            return network_entries(network.resident, network.names, changes)
+
+    def clip_entries(self, ref: ClipRef) -> list[ExportedClip]:
+        """Return what files of a handle's text models with their LoRAs and merges hold, in their order."""
+        with self._lock:
+            clips, loras = self._sorted_clips(ref), _effective(ref.loras)
+            return [
+                ExportedClip(
+                    clip.kind,
+                    parameter_entries(clip.resident, self._plan_clip(clip, len(clips) > 1, loras)),
+                    clip_scale(clip.resident),
+                )
+                for clip in clips
+            ]
 
     def text(self, ref: ClipRef) -> TextEncoder:
         """Return the text encoder of one or more files, with LoRAs merged."""
         with self._lock:
-            with ExitStack() as stack:
-                found = {clip.kind: clip for file in ref.files for clip in self._clips(file, stack)}
-            clips = sorted(found.values(), key=lambda clip: "lhg".index(clip.kind))
+            clips = self._sorted_clips(ref)
             loras = _effective(ref.loras)
             parts = tuple(self._clip_part(clip, len(clips), loras) for clip in clips)
             return TextEncoder(parts, ref.last_layer, ref.embeddings)
@@ -203,6 +215,12 @@ class ModelPool:
             return network, [network.resident]
 
         return self._shelf.take(f"network {file}", load)
+
+    def _sorted_clips(self, ref: ClipRef) -> list[_Clip]:
+        """Return the text models of a handle in the order of their features."""
+        with ExitStack() as stack:
+            found = {clip.kind: clip for file in ref.files for clip in self._clips(file, stack)}
+        return sorted(found.values(), key=lambda clip: "lhg".index(clip.kind))
 
     def _clips(self, file: FileRef, stack: ExitStack) -> list[_Clip]:
         """Return the text models of a file; it stays open for as long as files of the same handle are read."""

@@ -51,6 +51,19 @@ _CLIP_TYPES = (
     "flux2",
     "ovis",
 )
+_CLIP_PAIR_TYPES = (
+    "sdxl",
+    "sd3",
+    "flux",
+    "hunyuan_video",
+    "hidream",
+    "hunyuan_image",
+    "hunyuan_video_15",
+    "kandinsky5",
+    "kandinsky5_image",
+    "ltxv",
+    "newbie",
+)
 _OTHER_TOKENS = frozenset({"stable_cascade", "sd3", "hidream"})
 """Types under which a CLIP file is read as something else; under all others it is what its tensors say."""
 
@@ -84,6 +97,22 @@ async def _load_clip(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
     return NodeResult((ClipRef((file,), embeddings=ctx.embedding_folders()),))
 
 
+async def _load_clip_pair(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    if inputs["type"] != "sdxl":
+        raise PromptError(f"DualCLIPLoader: text encoders of the type {inputs['type']!r} are not supported")
+    files = tuple(ctx.find_file("text_encoders", inputs[name]) for name in ("clip_name1", "clip_name2"))
+    return NodeResult((ClipRef(files, embeddings=ctx.embedding_folders()),))
+
+
+async def _load_diffusion_model(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    if inputs["weight_dtype"] != "default":
+        raise PromptError(
+            f"UNETLoader: weights run in the type that fits the device, not in {inputs['weight_dtype']!r};"
+            " supported: 'default'"
+        )
+    return NodeResult((ModelRef(ctx.find_file("diffusion_models", inputs["unet_name"])),))
+
+
 async def _load_lora(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
     model, clip = take_model(inputs), take_clip(inputs)
     strengths = inputs["strength_model"], inputs["strength_clip"]
@@ -115,6 +144,11 @@ def file_token(name: str, folder: str) -> ChangeToken:
         return catalog.find(folder, value) if isinstance(value, str) else None
 
     return token
+
+
+def _pair_token(catalog: FileCatalog, values: Mapping[str, Any]) -> Any:
+    """Return a change token of both files of a pair of text encoders."""
+    return [file_token(name, "text_encoders")(catalog, values) for name in ("clip_name1", "clip_name2")]
 
 
 MAX_LORAS = 256
@@ -161,6 +195,32 @@ NODES = (
             InputSpec("device", ("default", "cpu"), {"advanced": True}, section="optional"),
         ),
         outputs=(OutputSpec("CLIP"),),
+    ),
+    NodeDeclaration(
+        name="DualCLIPLoader",
+        display_name="DualCLIPLoader",
+        category="advanced/loaders",
+        lower=_load_clip_pair,
+        is_changed=_pair_token,
+        inputs=(
+            model_file("clip_name1", "text_encoders"),
+            model_file("clip_name2", "text_encoders"),
+            combo("type", _CLIP_PAIR_TYPES),
+            InputSpec("device", ("default", "cpu"), {"advanced": True}, section="optional"),
+        ),
+        outputs=(OutputSpec("CLIP"),),
+    ),
+    NodeDeclaration(
+        name="UNETLoader",
+        display_name="Load Diffusion Model",
+        category="advanced/loaders",
+        lower=_load_diffusion_model,
+        is_changed=file_token("unet_name", "diffusion_models"),
+        inputs=(
+            model_file("unet_name", "diffusion_models"),
+            combo("weight_dtype", ("default", "fp8_e4m3fn", "fp8_e4m3fn_fast", "fp8_e5m2")),
+        ),
+        outputs=(OutputSpec("MODEL"),),
     ),
     NodeDeclaration(
         name="LoraLoader",

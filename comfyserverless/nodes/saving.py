@@ -24,13 +24,15 @@ def metadata(ctx: LoweringContext) -> dict[str, str]:
 async def save_files(
     ctx: LoweringContext, function: str, place: Destination, extension: str, **inputs: Value
 ) -> list[Any]:
-    """Run a saving function into a destination and publish its files; return ComfyUI's file items."""
+    """Run a saving function into a destination and publish its files; return ComfyUI's file items.
+
+    inputs: of the function; with `metadata` among them in place of the prompt's.
+    """
     saved = ctx.emit(
         function,
         directory=place.directory,
         stem=ctx.staging_stem(),
-        metadata=metadata(ctx),
-        **inputs,
+        **{"metadata": metadata(ctx), **inputs},
     )
     staged = await ctx.result(saved.out("files"))
     return list(await ctx.publish(place, staged, extension))

@@ -38,10 +38,12 @@ def inpainting_input(
     return torch.cat((_fit_mask(mask, x), _seen(x, options, kept, to_model_units)), 1)
 
 
-def editing_input(x: Tensor, options: Mapping[str, Any]) -> Tensor:
-    """Return [B, C, h, w] for a latent x [B, C, h, w], in output units.
+def editing_input(
+    x: Tensor, options: Mapping[str, Any], to_model_units: Callable[[Tensor], Tensor] | None
+) -> Tensor:
+    """Return [B, C, h, w] for a latent x [B, C, h, w]: `concat_latent_image` of a conditioning, 0 without one.
 
-    options: of a conditioning; without its `concat_latent_image` an empty picture is seen.
+    to_model_units: for networks that see it in their own units; None for those that see it in output units.
     """
     given = options.get("concat_latent_image")
     if given is None:
@@ -49,7 +51,8 @@ def editing_input(x: Tensor, options: Mapping[str, Any]) -> Tensor:
     seen = given.to(x)
     if seen.shape[1:] != x.shape[1:]:
         seen = _resized(seen, x)
-    return _spread(seen, x.shape[0])
+    seen = _spread(seen, x.shape[0])
+    return seen if to_model_units is None else to_model_units(seen)
 
 
 def _seen(

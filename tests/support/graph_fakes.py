@@ -41,6 +41,7 @@ TINY_FILES: Mapping[str, tuple[str, ...]] = {
     "upscale_models": ("esrgan.safetensors",),
     "controlnet": ("canny.safetensors", "depth.safetensors"),
     "text_encoders": ("t5xxl_tiny.safetensors",),
+    "diffusion_models": ("net.safetensors",),
 }
 
 
@@ -183,6 +184,9 @@ class FakeContext:
         subfolder, _, name = prefix.rpartition("/")
         name = name.replace("%width%", str(width_px)).replace("%height%", str(height_px))
         return Destination(f"/{kind}/{subfolder}".rstrip("/"), subfolder, name, kind)
+
+    def expected_number(self, destination: Destination) -> int:
+        return len(self.published) + 1
 
     def staging_stem(self) -> str:
         self.stems += 1

@@ -48,6 +48,10 @@ class RunPublisher:
         """Return where files of this run have appeared."""
         return tuple(self._folders)
 
+    def expected_number(self, place: Destination) -> int:
+        """Return the number that the next file of a place will have if nobody else is faster."""
+        return self._publisher.expected_number(place)
+
     async def publish(
         self, node: NodeId, place: Destination, staged: Sequence[str], extension: str
     ) -> list[dict[str, str]]:

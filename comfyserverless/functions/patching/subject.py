@@ -48,6 +48,8 @@ def subject_of(model: ModelRef, facts: ModelFacts) -> Subject:
 @lru_cache(maxsize=_KEPT)
 def _subject(patches: tuple[Patch, ...], facts: ModelFacts) -> Subject:
     builder = OptionsBuilder(facts, discrete_parametrization(facts.prediction))
+    if facts.process is not None:
+        _apply(facts.process, builder)
     for number, patch in enumerate(patches):
         builder.number = number
         _apply(patch, builder)

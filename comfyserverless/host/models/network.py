@@ -4,7 +4,7 @@ workers."""
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -15,7 +15,7 @@ from comfyserverless.core.values import FileRef, ModelRef
 from comfyserverless.host.layers.latents import LatentFormat, format_of
 from comfyserverless.host.layers.refusing import missing_class, refuse
 from comfyserverless.host.models.facts import model_facts
-from comfyserverless.host.sampling.spaces import DiscreteEps, DiscreteV, ModelSamplingDiscrete
+from comfyserverless.host.sampling.spaces import ContinuousEdm, ContinuousV, DiscreteEps, DiscreteV
 from comfyserverless.models.families.base import ModelFacts
 
 _BYTES_PER_CELL = 2 * 1024 * 1024 // 64
@@ -55,7 +55,7 @@ class ModelConfig:
             "adm_in_channels": facts.adm_width,
             "disable_unet_model_creation": False,
         }
-        self.sampling_settings: dict[str, Any] = {}
+        self.sampling_settings = _sampling_settings(facts)
         self.latent_format = latent_format_of(facts)
         self.family = facts.family
 
@@ -109,9 +109,8 @@ class BaseModel:
         self.facts = model_facts(ModelRef(file))
         self.model_config = ModelConfig(self.facts)
         self.latent_format = self.model_config.latent_format
-        self.model_sampling: Any = sampling_of(self.facts)
-        is_epsilon = self.facts.prediction == "epsilon"
-        self.model_type = ModelType.EPS if is_epsilon else ModelType.V_PREDICTION
+        self.model_type = _type_of(self.facts)
+        self.model_sampling: Any = _SAMPLINGS[self.model_type](self.model_config)
         self.diffusion_model: Any = RemoteNetwork(file)
         self.adm_channels = self.facts.adm_width or 0
         self.concat_keys: tuple[str, ...] = ("mask", "masked_image") if self.facts.is_inpainting else ()
@@ -246,6 +245,25 @@ def base_model(file: FileRef) -> BaseModel:
     return made
 
 
-def sampling_of(facts: ModelFacts) -> ModelSamplingDiscrete:
-    """Return the noise process of a model as its family has it."""
-    return DiscreteEps() if facts.prediction == "epsilon" else DiscreteV()
+_SAMPLINGS: Mapping[ModelType, Callable[[ModelConfig], torch.nn.Module]] = {
+    ModelType.EPS: DiscreteEps,
+    ModelType.V_PREDICTION: DiscreteV,
+    ModelType.V_PREDICTION_EDM: ContinuousV,
+    ModelType.EDM: ContinuousEdm,
+}
+
+
+def _type_of(facts: ModelFacts) -> ModelType:
+    levels = _sampling_settings(facts)
+    if "sigma_data" in levels:
+        return ModelType.EDM
+    if "sigma_max" in levels:
+        return ModelType.V_PREDICTION_EDM
+    return ModelType.EPS if facts.prediction == "epsilon" else ModelType.V_PREDICTION
+
+
+def _sampling_settings(facts: ModelFacts) -> dict[str, Any]:
+    """Return what ComfyUI's families set if a file says that it has another noise process."""
+    said = {} if facts.process is None else dict(facts.process.arguments)
+    sampling = said.pop("sampling", None)
+    return {**said, "sigma_data": 0.5} if sampling == "edm_playground_v2.5" else said

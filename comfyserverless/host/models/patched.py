@@ -20,10 +20,12 @@ _GUIDING = (
 
 
 def patched_object(ref: ModelRef, name: str) -> Any:
-    """Return what patches of a handle put in the place of a model's part; None if they leave it."""
-    if name not in ("model_sampling", "latent_format") or not ref.patches:
+    """Return what the file, or patches of a handle, put in the place of a part; None if they leave it."""
+    if name not in ("model_sampling", "latent_format"):
         return None
     facts = model_facts(ref)
+    if not ref.patches and facts.process is None:
+        return None
     subject = subject_of(ref, facts)
     if name == "latent_format":
         return None if subject.facts == facts else LatentFormat(subject.facts)

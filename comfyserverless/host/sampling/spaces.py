@@ -320,3 +320,11 @@ class DiscreteEps(ModelSamplingDiscrete, EPS):
 
 class DiscreteV(ModelSamplingDiscrete, V_PREDICTION):
     """What Stable Diffusion 2.x models of 768 px are."""
+
+
+class ContinuousV(ModelSamplingContinuousEDM, V_PREDICTION):
+    """What CosXL models are."""
+
+
+class ContinuousEdm(ModelSamplingContinuousEDM, EDM):
+    """What Playground v2.5 models are."""

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from comfyserverless.core.values import Patch
 from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.resident.residence import Residence
 from comfyserverless.models.resident.run import ResidentModel
@@ -25,7 +26,8 @@ class ModelFacts:
     models); scale_factor, shift_factor: network units = (output units - shift) * scale; latent_means,
     latent_stds: by channel, taken off before and divided by after, where a format has them; downscale_px:
     pixels per latent cell; adm_width: of the vector condition, None without one; context_width: of the text
-    features; model_channels: of a U-Net's finest level, 0 for other networks.
+    features; model_channels: of a U-Net's finest level, 0 for other networks; process: the patch that puts the
+    noise process of the file in place of the family's, None if it is that one.
     """
 
     family: str
@@ -40,6 +42,7 @@ class ModelFacts:
     model_channels: int = 0
     latent_means: tuple[float, ...] = ()
     latent_stds: tuple[float, ...] = ()
+    process: Patch | None = None
 
     @property
     def inpainting_channels(self) -> int:

@@ -1,7 +1,8 @@
 """Stable Diffusion XL: U-Nets with a vector condition of pooled text and numbers about the picture.
 
 The base model, those that were made smaller from it (SSD-1B, Segmind Vega, KOALA), and the refiner, whose
-condition holds a score of beauty in place of the target's size.
+condition holds a score of beauty in place of the target's size. Some files say by tensors beside the network
+that they were trained on another noise process.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from comfyserverless.core.errors import PromptError
+from comfyserverless.core.errors import ModelFileError, PromptError
+from comfyserverless.core.values import Patch
 from comfyserverless.models.families.base import Prediction
 from comfyserverless.models.families.unet_family import UnetFamily
 from comfyserverless.models.reading.weights import Weights
@@ -20,6 +22,7 @@ from comfyserverless.models.unet_layout import UnetLayout
 
 _SIZE_FEATURES = 256
 _MAX_PERIOD = 10000
+_HIGHEST, _LOWEST = "edm_vpred.sigma_max", "edm_vpred.sigma_min"
 
 GOOD_SCORE, BAD_SCORE = 6.0, 2.5
 """Scores of beauty, of about 10, that a refiner is told for what is wanted and for what is not."""
@@ -37,6 +40,31 @@ def _accepts_refiner(layout: UnetLayout) -> bool:
 
 def _prediction(root: Weights, network: Weights) -> Prediction:
     return "v_prediction" if "v_pred" in root else "epsilon"
+
+
+def _process(root: Weights) -> Patch | None:
+    """Return the noise process of Playground v2.5, CosXL, and of models without signal at the last level."""
+    if "edm_mean" in root and "edm_std" in root:
+        return _edm("edm_playground_v2.5", 80.0, 0.002)
+    if _HIGHEST in root:
+        highest, lowest = _number(root, _HIGHEST), _number(root, _LOWEST) if _LOWEST in root else 0.002
+        if not 0 < lowest <= highest < math.inf:
+            raise ModelFileError(f"{root.path}: its noise levels go from {lowest:g} to {highest:g}")
+        return _edm("v_prediction", highest, lowest)
+    if "v_pred" in root and "ztsnr" in root:
+        return Patch("model_sampling_discrete", (("sampling", "v_prediction"), ("zsnr", True)))
+    return None
+
+
+def _number(root: Weights, name: str) -> float:
+    if math.prod(root.shape(name)) != 1:
+        raise ModelFileError(f"{root.path}: {name} has the shape {list(root.shape(name))}, not one number")
+    return float(root.load(name).item())
+
+
+def _edm(sampling: str, highest: float, lowest: float) -> Patch:
+    levels = (("sigma_max", highest), ("sigma_min", lowest))
+    return Patch("model_sampling_edm", (("sampling", sampling), *levels))
 
 
 def size_condition(
@@ -92,6 +120,11 @@ def _sinusoids(value: float) -> Tensor:
 
 
 FAMILY = UnetFamily(
-    "sdxl", scale_factor=0.13025, accepts=_accepts, prediction=_prediction, condition=size_condition
+    "sdxl",
+    scale_factor=0.13025,
+    accepts=_accepts,
+    prediction=_prediction,
+    condition=size_condition,
+    process=_process,
 )
 REFINER = UnetFamily("sdxl_refiner", scale_factor=0.13025, accepts=_accepts_refiner, condition=score_condition)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from comfyserverless.core.values import Patch
 from comfyserverless.models.families.base import ModelFacts, Prediction
 from comfyserverless.models.reading.weights import Weights
 from comfyserverless.models.resident.residence import Residence
@@ -16,11 +17,16 @@ def _predict_epsilon(root: Weights, network: Weights) -> Prediction:
     return "epsilon"
 
 
+def _usual_process(root: Weights) -> None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class UnetFamily:
     """One U-Net family: which layouts are its own, and what it adds to the network.
 
-    prediction: reads what the network predicts from (file, network); condition: makes the vector condition.
+    prediction: reads what the network predicts from (file, network); condition: makes the vector condition;
+    process: reads the noise process from the file, None if it is the family's.
     """
 
     name: str
@@ -28,6 +34,7 @@ class UnetFamily:
     accepts: Callable[[UnetLayout], bool]
     prediction: Callable[[Weights, Weights], Prediction] = _predict_epsilon
     condition: VectorCondition | None = None
+    process: Callable[[Weights], Patch | None] = _usual_process
 
     def describe(self, root: Weights, network: Weights) -> ModelFacts | None:
         """Return the facts of a U-Net of this family, None for anything else."""
@@ -45,6 +52,7 @@ class UnetFamily:
             context_width=layout.context_width,
             adm_width=layout.adm_width,
             model_channels=layout.level_channels[0],
+            process=self.process(root),
         )
 
     def load(self, network: Weights, facts: ModelFacts, residence: Residence) -> LoadedUnet:

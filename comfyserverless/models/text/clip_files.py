@@ -35,13 +35,15 @@ _PREFIXES = (
     "",
 )
 _H_LAYERS, _G_LAYERS = 23, 31
-_OPEN_LAYER_NAMES = {
+OPEN_LAYER_NAMES = {
     "ln_1": "layer_norm1",
     "ln_2": "layer_norm2",
     "attn.out_proj": "self_attn.out_proj",
     "mlp.c_fc": "mlp.fc1",
     "mlp.c_proj": "mlp.fc2",
 }
+"""Modules of a layer in open_clip's naming and in Hugging Face's, but for the fused attention inputs."""
+
 _LEAST_ROWS = {
     "embeddings.token_embedding.weight": VOCAB_COUNT,
     "embeddings.position_embedding.weight": CHUNK_TOKENS,
@@ -108,7 +110,7 @@ class ClipFile:
                 begin, end = (min(self.config.width * each, *fused.shape[:1]) for each in (at, at + 1))
                 shape = (end - begin, *fused.shape[1:])
                 yield f"{new}self_attn.{name}_proj.{part}", replace(fused, shape=shape, rows=(begin, end))
-            for open_name, name in _OPEN_LAYER_NAMES.items():
+            for open_name, name in OPEN_LAYER_NAMES.items():
                 yield f"{new}{name}.{part}", self._recipe(f"{old}{open_name}.{part}")
 
 

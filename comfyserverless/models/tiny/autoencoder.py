@@ -21,6 +21,7 @@ from comfyserverless.models.resident.residence import Residence
 from comfyserverless.models.tiny.halves import DOWNSCALE_PX, load_half
 
 _PREFIXES = ("taesd_encoder.", "taesd_decoder.")
+_IN_CHECKPOINT = "first_stage_model."
 _SCALE, _SHIFT = "vae_scale", "vae_shift"
 
 #: Name -> (scale, shift) of the family: network units = (graph units - shift) * scale.
@@ -90,6 +91,7 @@ def find_parts(ref: VaeRef, root: Weights, stack: ExitStack) -> TinyParts | None
     """
     if ref.encoder is not None:
         return TinyParts(stack.enter_context(opened(ref.encoder)), root, *UNITS[ref.tiny])
+    root = next((part for part in (root, root.below(_IN_CHECKPOINT)) if is_tiny(part)), root)
     if not is_tiny(root):
         return None
     scale, shift = (_number(root, name, default) for name, default in ((_SCALE, 1.0), (_SHIFT, 0.0)))

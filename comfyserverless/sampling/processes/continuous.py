@@ -13,10 +13,14 @@ _LEVELS = 1000
 
 
 class ContinuousParametrization(VarianceExploding):
-    """The process of EDM (Karras et al. 2022): a network is called with log(sigma) / 4 (table 1, c_noise)."""
+    """The process of EDM (Karras et al. 2022): a network is called with log(sigma) / 4 (table 1, c_noise).
+
+    low, high: the ends of its levels as they were given, before any rounding.
+    """
 
     def __init__(self, prediction: Prediction, low: float, high: float, sigma_data: float = 1.0) -> None:
         super().__init__(prediction, sigma_data)
+        self.low, self.high = low, high
         self.sigmas = torch.linspace(math.log(low), math.log(high), _LEVELS).exp()
 
     @property

@@ -247,6 +247,10 @@ class LocalContext:
         base = self._run.files.base(kind)
         return destination(base, kind, prefix, (width_px, height_px), time.localtime(0))
 
+    def expected_number(self, place: Destination) -> int:
+        """Return the number of the first file."""
+        return 1
+
     def staging_stem(self) -> str:
         """Return a stem for part files."""
         return ".part"

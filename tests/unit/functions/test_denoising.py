@@ -430,14 +430,29 @@ def test_an_inpainting_model_sees_the_mask_and_the_kept_part_of_each_entry() -> 
     assert torch.equal(result["state"]["walk"]["x"], plain["state"]["walk"]["x"])
 
 
-def test_an_editing_model_sees_the_picture_of_each_entry() -> None:
+@pytest.mark.parametrize(
+    ("process", "scale"),
+    [
+        (None, 1.0),
+        (
+            Patch(
+                "model_sampling_edm", (("sampling", "v_prediction"), ("sigma_max", 80.0), ("sigma_min", 0.01))
+            ),
+            FACTS.scale_factor,
+        ),
+    ],
+)
+def test_an_editing_model_sees_the_picture_of_each_entry_in_the_units_of_its_kind(
+    process: Patch | None, scale: float
+) -> None:
     pool = AnalyticPool()
     pool.model = model = WideDiffusion(8)
+    model.facts = replace(model.facts, process=process)
     text = [[cond, {"concat_latent_image": torch.ones(1, 4, 4, 4)}] for cond, _ in conditioning(1.0)]
     step(pool, begin(pool=pool, latent={"samples": torch.zeros(1, 4, 4, 4)})["state"], guided(positive=text))
     negative, positive = model.seen[:, 4:]
     assert torch.equal(negative, torch.zeros(4, 4, 4))
-    assert torch.allclose(positive, torch.ones(4, 4, 4))
+    assert torch.allclose(positive, torch.full((4, 4, 4), scale))
 
 
 class ToldDiffusion(AnalyticDiffusion):

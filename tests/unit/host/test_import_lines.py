@@ -99,6 +99,5 @@ def test_samplers_of_packs_count_their_steps_with_our_bars() -> None:
 
 def test_loaders_that_the_server_lacks_declare_their_inputs() -> None:
     nodes = module("nodes")
-    assert "flux" in nodes.DualCLIPLoader.INPUT_TYPES()["required"]["type"][0]
-    (Path(module("folder_paths").get_folder_paths("diffusion_models")[-1])).mkdir(parents=True, exist_ok=True)
-    assert nodes.UNETLoader.INPUT_TYPES()["required"]["unet_name"] == ([],)
+    (Path(module("folder_paths").get_folder_paths("clip_vision")[-1])).mkdir(parents=True, exist_ok=True)
+    assert nodes.CLIPVisionLoader.INPUT_TYPES()["required"]["clip_name"] == ([],)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from comfyserverless.core.errors import PromptError
-from comfyserverless.core.values import ClipRef, ControlNetRef, FileRef, LoraRef, VaeRef
+from comfyserverless.core.values import ClipRef, ControlNetRef, FileRef, LoraRef, ModelRef, VaeRef
 from comfyserverless.graph.declaration import FileChoices
 from comfyserverless.nodes.loaders import MAX_LORAS
 from comfyserverless.nodes.registry import BUILTIN
@@ -36,6 +36,23 @@ async def test_a_text_encoder_of_its_own_is_the_same_under_every_type_that_reads
     assert await output("CLIPLoader", type="wan", device="cpu", **name) == clip
     with pytest.raises(PromptError, match="type 'sd3' are not supported"):
         await output("CLIPLoader", type="sd3", **name)
+
+
+async def test_pair_of_text_encoders_is_one_of_sdxl() -> None:
+    names = {"clip_name1": "t5xxl_tiny.safetensors", "clip_name2": "t5xxl_tiny.safetensors"}
+    clip = await output("DualCLIPLoader", type="sdxl", **names)
+    file = FileRef("/models/text_encoders/t5xxl_tiny.safetensors")
+    assert clip == ClipRef((file, file), embeddings=CLIP.embeddings)
+    with pytest.raises(PromptError, match="type 'flux' are not supported"):
+        await output("DualCLIPLoader", type="flux", **names)
+
+
+async def test_diffusion_model_of_a_file_of_its_own_runs_in_the_types_that_the_server_chooses() -> None:
+    name = {"unet_name": "net.safetensors"}
+    model = await output("UNETLoader", weight_dtype="default", **name)
+    assert model == ModelRef(FileRef("/models/diffusion_models/net.safetensors"))
+    with pytest.raises(PromptError, match="not in 'fp8_e5m2'"):
+        await output("UNETLoader", weight_dtype="fp8_e5m2", **name)
 
 
 async def test_vae_and_control_net_come_from_their_folders() -> None:
@@ -99,6 +116,7 @@ async def test_literal_where_a_model_should_be_is_told_by_input_and_type(value: 
     [
         ("CheckpointLoaderSimple", "ckpt_name", "sd15_tiny.safetensors"),
         ("VAELoader", "vae_name", "sd_vae_tiny.safetensors"),
+        ("UNETLoader", "unet_name", "net.safetensors"),
         ("ControlNetLoader", "control_net_name", "canny.safetensors"),
         ("LoraLoader", "lora_name", "style.safetensors"),
         ("LoraLoaderModelOnly", "lora_name", "style.safetensors"),

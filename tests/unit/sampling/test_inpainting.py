@@ -80,13 +80,14 @@ def test_what_has_another_ratio_is_cut_around_its_centre() -> None:
 
 
 def test_an_editing_model_sees_the_picture_as_it_is_encoded_or_nothing() -> None:
-    assert torch.equal(editing_input(X, {}), torch.zeros_like(X))
+    assert torch.equal(editing_input(X, {}, None), torch.zeros_like(X))
     seen = {"concat_latent_image": GIVEN}
-    assert torch.equal(editing_input(X, seen), GIVEN.expand_as(X))
+    assert torch.equal(editing_input(X, seen, None), GIVEN.expand_as(X))
+    assert torch.equal(editing_input(X, seen, twice), (GIVEN * 2).expand_as(X))
 
 
 def test_a_picture_to_edit_is_fitted_to_the_latent() -> None:
     wide = torch.arange(24.0).expand(3, 4, 12, 24)
-    fitted = editing_input(X, {"concat_latent_image": wide})
+    fitted = editing_input(X, {"concat_latent_image": wide}, None)
     assert fitted.shape == X.shape
     assert torch.equal(fitted[0, 0, 0], wide[0, 0, 0, 4:20].reshape(8, 2).mean(1))

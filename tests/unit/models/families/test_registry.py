@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from comfyserverless.core.errors import ModelFileError
+from comfyserverless.core.values import FileRef, ModelRef, Patch
+from comfyserverless.functions.patching.subject import subject_of
+from comfyserverless.functions.saving.marks import file_marks
+from comfyserverless.models.families.base import ModelFacts
 from comfyserverless.models.families.registry import find_network, identify
 from comfyserverless.models.reading.weights import open_weights
 from comfyserverless.models.unet_layout import read_layout, unet_names
@@ -44,6 +49,64 @@ def test_a_mark_in_the_file_makes_sdxl_predict_velocity() -> None:
     spec = Spec().put(PREFIX, mini_unet(**SDXL))
     spec.data("v_pred", torch.tensor(1.0))
     assert identify(shapes_of_data(spec))[1].prediction == "v_prediction"
+
+
+PROCESSES = [
+    ({"v_pred": torch.zeros(0)}, "v_prediction", None),
+    (
+        {"v_pred": torch.zeros(0), "ztsnr": torch.zeros(0)},
+        "v_prediction",
+        ("model_sampling_discrete", {"sampling": "v_prediction", "zsnr": True}),
+    ),
+    (
+        {"edm_vpred.sigma_max": torch.tensor(120.0), "edm_vpred.sigma_min": torch.tensor(0.5)},
+        "epsilon",
+        ("model_sampling_edm", {"sampling": "v_prediction", "sigma_max": 120.0, "sigma_min": 0.5}),
+    ),
+    (
+        {"edm_mean": torch.zeros(0), "edm_std": torch.zeros(0)},
+        "epsilon",
+        ("model_sampling_edm", {"sampling": "edm_playground_v2.5", "sigma_max": 80.0, "sigma_min": 0.002}),
+    ),
+]
+
+
+@pytest.mark.parametrize(("marks", "prediction", "process"), PROCESSES)
+def test_marks_in_a_file_of_sdxl_name_its_noise_process_and_a_saved_file_has_them_again(
+    tmp_path: Path,
+    marks: dict[str, torch.Tensor],
+    prediction: str,
+    process: tuple[str, dict[str, object]] | None,
+) -> None:
+    tensors = build(mini_unet(**SDXL), "marked", torch.float16)
+    facts = identify(open_weights(write_file(tmp_path / "a.safetensors", tensors | marks).path))[1]
+    assert facts.prediction == prediction
+    assert (facts.process and (facts.process.name, dict(facts.process.arguments))) == process
+    again = {name: each.make() for name, each in file_marks(ModelRef(FileRef("a")), facts).items()}
+    saved = write_file(tmp_path / "b.safetensors", tensors | again)
+    assert identify(open_weights(saved.path))[1] == facts
+
+
+@pytest.mark.parametrize(
+    ("levels", "told"),
+    [(0.001, "from 0.002 to 0.001"), (float("nan"), "to nan"), ([1.0, 2.0], "not one number")],
+)
+def test_levels_that_are_none_are_refused(tmp_path: Path, levels: object, told: str) -> None:
+    tensors = build(mini_unet(**SDXL), "marked", torch.float16) | {"edm_vpred.sigma_max": torch.tensor(levels)}
+    with pytest.raises(ModelFileError, match=told):
+        identify(open_weights(write_file(tmp_path / "a.safetensors", tensors).path))
+
+
+@pytest.mark.parametrize("marks", [process for _, _, process in PROCESSES if process])
+def test_the_noise_process_of_a_file_is_what_sampling_sees(marks: tuple[str, dict[str, object]]) -> None:
+    name, arguments = marks
+    patch = Patch(name, tuple(arguments.items()))  # type: ignore[arg-type]
+    plain = ModelFacts("sdxl", 4, 4, 0.13025, "epsilon", context_width=8)
+    own = subject_of(ModelRef(FileRef("a")), replace(plain, process=patch))
+    patched = subject_of(ModelRef(FileRef("a"), patches=(patch,)), plain)
+    assert torch.equal(own.parametrization.sigmas, patched.parametrization.sigmas)
+    assert own.parametrization.sigma_max != subject_of(ModelRef(FileRef("a")), plain).parametrization.sigma_max
+    assert replace(own.facts, process=None) == patched.facts
 
 
 def shapes_of_data(spec: Spec) -> object:
