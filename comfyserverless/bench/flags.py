@@ -94,6 +94,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="gigabits a second of the emulated link to the device, for `load` and `switch`"
         " (default: one with which loading takes 3 and 8 times as long as computing)",
     )
+    parser.add_argument("--previews", action="store_true", help="for `overhead`: also with previews")
     _add_recovery_flags(parser)
     _add_fairness_flags(parser)
     of_servers.add_flags(parser)
@@ -175,7 +176,7 @@ def _run_overhead(arguments: argparse.Namespace, checkpoint: Path) -> int:
     from comfyserverless.bench.report import show
 
     workload = Workload(checkpoint, arguments.steps, arguments.size, arguments.threads)
-    show(measure(workload, arguments.rounds))
+    show(measure(workload, arguments.rounds, with_previews=arguments.previews))
     return 0
 
 

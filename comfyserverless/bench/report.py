@@ -18,15 +18,22 @@ def show(result: Comparison) -> None:
     )
     print(f"{'seconds for one picture':<28}{'median':>10}{'fastest':>10}{'slowest':>10}")
     print(_row("whole server", result.server_s))
+    if result.previewed_s:
+        print(_row("whole server with previews", result.previewed_s))
     print(_row("same parts in a plain loop", result.direct_s))
     print(f"largest difference of the two pictures: {result.largest_difference} of 255 levels")
     extra_us = round(result.us_per_invocation)
     print(f"the server takes {result.ratio:.3f} times as long: {extra_us} us more for each invocation")
+    if result.preview_ratio is not None:
+        print(
+            f"with previews ({result.previews} of a picture) it takes {result.preview_ratio:.3f} times as long"
+        )
     print(json.dumps(summary(result)))
 
 
 def summary(result: Comparison) -> dict[str, object]:
     """Return the machine-readable form."""
+    ratio = result.preview_ratio
     return {
         "bench": "overhead",
         "ratio": round(result.ratio, 4),
@@ -38,6 +45,7 @@ def summary(result: Comparison) -> dict[str, object]:
         "size_px": result.workload.size_px,
         "threads": result.workload.threads,
         "largest_difference": result.largest_difference,
+        **({} if ratio is None else {"preview_ratio": round(ratio, 4), "previews": result.previews}),
     }
 
 

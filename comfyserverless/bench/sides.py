@@ -31,18 +31,29 @@ class Side(Protocol):
 class ServerSide:
     """Ask a running server over HTTP and websocket, as the page does.
 
-    steps_s: seconds from each step of the last picture to the next one.
+    preview_method: as the page's setting has it. steps_s: seconds from each step of the last picture to the
+    next one; previews: how many came with it.
     """
 
-    def __init__(self, url: str, link: ClientConnection, workload: Workload) -> None:
+    def __init__(
+        self, url: str, link: ClientConnection, workload: Workload, preview_method: str = "none"
+    ) -> None:
         self._url = url
         self._link = link
         self._workload = workload
+        self._preview_method = preview_method
         self.steps_s: list[float] = []
+        self.previews = 0
+
+    def previewing(self) -> ServerSide:
+        """Return the same server, asked for previews."""
+        return ServerSide(self._url, self._link, self._workload, "latent2rgb")
 
     def picture(self, seed: int) -> tuple[float, bytes]:
         """Return the seconds from the request to `execution_success`, and the PNG. Raises BenchError."""
-        body = json.dumps({"prompt": self._workload.prompt(seed), "client_id": CLIENT_ID}).encode()
+        request = {"prompt": self._workload.prompt(seed), "client_id": CLIENT_ID}
+        request["extra_data"] = {"preview_method": self._preview_method}
+        body = json.dumps(request).encode()
         begin_s = time.perf_counter()
         with urllib.request.urlopen(urllib.request.Request(f"{self._url}/prompt", body)) as answer:
             prompt_id = json.load(answer)["prompt_id"]
@@ -56,8 +67,10 @@ class ServerSide:
         """Listen until the prompt has succeeded; returns the entry of its picture."""
         image: dict[str, Any] = {}
         told_at_s: list[float] = []
+        self.previews = 0
         for frame in self._link:
             if isinstance(frame, bytes):
+                self.previews += 1
                 continue
             message = json.loads(frame)
             if message["data"].get("prompt_id") != prompt_id:

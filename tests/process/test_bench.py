@@ -17,13 +17,15 @@ def bench(*flags: str, measurement: str = "overhead") -> subprocess.CompletedPro
 
 
 def test_overhead_compares_two_sides_that_make_the_same_picture() -> None:
-    done = bench("--rounds", "2", "--steps", "4")
+    done = bench("--rounds", "2", "--steps", "3", "--previews")
     assert done.returncode == 0, done.stderr
     last = json.loads(done.stdout.splitlines()[-1])
     assert last["bench"] == "overhead"
     assert last["largest_difference"] <= 1
     assert last["ratio"] > 0
-    assert last["us_per_invocation"] * 11e-6 < last["server_s"], "11 invocations: 4 steps and 7 others"
+    assert last["us_per_invocation"] * 10e-6 < last["server_s"], "10 invocations: 3 steps and 7 others"
+    assert last["previews"] == 3
+    assert last["preview_ratio"] > 0
 
 
 def test_load_is_hidden_by_the_prefix_that_the_product_computes() -> None:

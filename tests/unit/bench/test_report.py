@@ -30,6 +30,14 @@ def test_summary_names_the_measurement_and_what_was_measured() -> None:
     assert (figures["steps"], figures["size_px"], figures["rounds"]) == (13, 128, 2)
 
 
+def test_previews_are_compared_with_the_same_server_without_them() -> None:
+    result = Comparison(WORKLOAD, (1.0, 2.0, 1.0), (0.5, 1.0, 0.5), 0, (1.1, 2.2, 1.5), 12)
+    assert result.preview_ratio == pytest.approx(1.1)
+    figures = summary(result)
+    assert (figures["preview_ratio"], figures["previews"], figures["ratio"]) == (1.1, 12, 2.0)
+    assert "preview_ratio" not in summary(Comparison(WORKLOAD, (1.0,), (1.0,), 0))
+
+
 def test_workload_asks_for_its_steps_and_seed() -> None:
     sampler = WORKLOAD.prompt(5)["5"]["inputs"]
     assert (sampler["steps"], sampler["seed"]) == (13, 5)
