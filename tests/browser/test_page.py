@@ -30,6 +30,10 @@ RECORD_PROGRESS = """() => {
   window.seenProgress = [];
   window.app.api.addEventListener("progress", ({ detail }) =>
     window.seenProgress.push([String(detail.node), detail.value, detail.max]));
+  window.seenPreviews = [];
+  window.app.api.addEventListener("b_preview_with_metadata", ({ detail }) =>
+    setTimeout(() => window.seenPreviews.push([
+      String(detail.displayNodeId), detail.blob.type, Object.keys(window.app.nodePreviewImages)])));
 }"""
 
 
@@ -56,7 +60,7 @@ def saved_picture(window: Window) -> Image.Image:
 def test_new_user_opens_the_page_and_run_makes_a_red_circle(
     window: Window, start_server: Callable[..., RunningServer]
 ) -> None:
-    server = start_server()
+    server = start_server("--preview-method", "auto")
     window.open(server.url)
     assert node_types(window) == FIRST_GRAPH
     assert widget(window, "CLIPTextEncode", "text") == "a large red circle on a blue background"
@@ -70,6 +74,9 @@ def test_new_user_opens_the_page_and_run_makes_a_red_circle(
     sampler = str(window.page.evaluate(f"{NODE.format(type='KSampler')}.id"))
     progress = window.page.evaluate("window.seenProgress")
     assert [each[1:] for each in progress if each[0] == sampler] == [[step, 20] for step in range(1, 21)]
+    previews = window.page.evaluate("window.seenPreviews")
+    assert {(node, kind) for node, kind, _ in previews} == {(sampler, "image/jpeg")}
+    assert any(sampler in drawn for _, _, drawn in previews), "the page shows them at the sampler"
     picture = saved_picture(window)
     assert picture.size == (128, 128)
     assert is_red(picture.getpixel((64, 64)))
