@@ -24,7 +24,8 @@ Requests (host -> control), beside those of `host.bridge`, for a call:
 Notices (host -> control):
 
 - `loading` {pack: name, or "" when all are loaded}, before each pack is imported: whose import it is if the
-  host dies. - `catalog`, once after loading: `Catalog` as a tree.
+  host dies. - `catalog`, once after loading: `Catalog` as a tree. - `leaving`
+  {pack, where}: code of a pack ends the process, with os._exit, at this line.
 - `progress` {value, maximum, node_id, preview bytes or None}. - `text` {text, node_id}.
 - `send` {event, data: JSON text, or bytes of a binary event, client_id, tenant, "" outside of anything that is
   done for one}.

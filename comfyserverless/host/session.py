@@ -18,6 +18,7 @@ from comfyserverless.dataplane.arena import LocalArena
 from comfyserverless.dataplane.store import TensorStore
 from comfyserverless.host import bridge
 from comfyserverless.host.jsonsafe import json_safe
+from comfyserverless.host.loading.leaving import watch_exits
 from comfyserverless.host.loading.packs import WEB_FOLDERS, PackLoader
 from comfyserverless.host.loading.registry import REGISTRY
 from comfyserverless.host.parts import Parts, attach_all
@@ -117,6 +118,7 @@ class HostSession:
     def _load(self) -> None:
         """Load the packs and say what they bring; whatever happens, something is said."""
         packs: tuple[PackReport, ...] = ()
+        watch_exits(self._plan.custom_nodes, self._leave)
         try:
             packs = PackLoader(self._plan, REGISTRY, self._begin).load_all()
         except BaseException:
@@ -132,6 +134,10 @@ class HostSession:
 
     def _begin(self, pack: str) -> None:
         self._bridge.notice("loading", {"pack": pack})
+
+    def _leave(self, pack: str, where: str) -> None:
+        log.error("node pack %s ends the process: %s", pack, where)
+        self._bridge.notice("leaving", {"pack": pack, "where": where})
 
     def _send(self, message: wire.FromWorker) -> None:
         if os.getpid() != self._pid:

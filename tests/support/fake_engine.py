@@ -53,6 +53,9 @@ class FakeHosting:
         classes = {name: NodeInfo(name, (), (), {}, dict(info)) for name, info in self.infos.items()}
         return self.catalog or Catalog((), classes, replacements=self.replacements)
 
+    async def loaded_soon(self, within_s: float) -> Catalog:
+        return await self.loaded()
+
     async def ask(self, kind: str, payload: Any, within_s: float = 0.0) -> Any:
         return self.answers[kind](payload)
 
@@ -73,7 +76,9 @@ class FakeHosting:
     def view(self) -> HostView:
         return HostView("none", None, 0, ())
 
-    async def object_info(self, files: FolderPaths, class_type: str | None = None) -> Mapping[str, Any]:
+    async def object_info(
+        self, files: FolderPaths, class_type: str | None = None, within_s: float = 0.0
+    ) -> Mapping[str, Any]:
         return {name: info for name, info in self.infos.items() if class_type in (None, name)}
 
 

@@ -98,7 +98,8 @@ class HostedClasses:
         catalog = await self._host.loaded()
         if catalog is None:
             if self._host.is_wanted and nodes:
-                raise HostDown("The node packs are not loaded yet; send this again later")
+                why = self._host.health.problem() or "The node packs are not loaded yet"
+                raise HostDown(f"{why}. Send this again later")
             return {}
         asked = [
             {"id": node_id, "class_type": node["class_type"], "inputs": given_inputs(node)}

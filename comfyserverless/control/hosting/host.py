@@ -10,19 +10,21 @@ For those who use it:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from comfyserverless.control.files import FolderPaths
+from comfyserverless.control.hosting.health import HostHealth
 from comfyserverless.control.hosting.output import HostOutput
-from comfyserverless.control.hosting.plan import has_packs, make_plan
+from comfyserverless.control.hosting.plan import has_packs, make_plan, mark_of
 from comfyserverless.control.views import WorkerView
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
@@ -39,6 +41,8 @@ LOADED_WITHIN_S = 120.0
 _ANSWER_WITHIN_S = 60.0
 _IMPORT_LIMIT_S = 600.0
 _MOST_UNANSWERED = 6
+_LOOK_EVERY_S = 0.5
+_T = TypeVar("_T")
 
 NoticeListener = Callable[[Any, InvocationId | None], None]
 RequestListener = Callable[[wire.HostRequest], None]
@@ -46,7 +50,10 @@ RequestListener = Callable[[wire.HostRequest], None]
 
 @dataclass(frozen=True, slots=True)
 class HostView:
-    """The node host as operators see it; state: none, starting, loading, ready, busy or lost."""
+    """The node host as operators see it; state: none, starting, loading, ready, busy or lost.
+
+    problem: why nodes of packs are not there, in one sentence; empty if nothing is wrong.
+    """
 
     state: str
     pid: int | None
@@ -54,6 +61,7 @@ class HostView:
     packs: tuple[PackReport, ...]
     running: tuple[str, ...] = ()
     resident_bytes: int = 0
+    problem: str = ""
 
 
 class HostDown(CapacityError):
@@ -85,10 +93,9 @@ class PackHost:
         #: all and only questions that were asked and not answered.
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._loaded = asyncio.Event()
-        #: the pack whose import runs, and since when; "" for none.
-        self._loading, self._loading_since_s = "", 0.0
-        #: packs that ended a host at their import: name -> why they are not loaded again.
-        self._given_up: dict[str, str] = {}
+        self.health = HostHealth(lambda pack: mark_of(files, pack))
+        #: all and only nodes that wait for their answers; they fail when nobody is to wait any more.
+        self._hopes: set[asyncio.Future[Any]] = set()
         self._is_stopping = False
         #: questions in a row that nobody answered in time.
         self._unanswered = 0
@@ -110,7 +117,8 @@ class PackHost:
             return HostView("none", None, 0, ())
         packs = self.catalog.packs if self.catalog else ()
         state = "loading" if process.state in ("ready", "busy") and not self._loaded.is_set() else process.state
-        return HostView(state, process.pid, process.restarts, packs, process.running, process.resident_bytes)
+        about = packs, process.running, process.resident_bytes, self.health.problem()
+        return HostView(state, process.pid, process.restarts, *about)
 
     async def start(self) -> None:
         """Listen for what the host prints, and watch over its loading."""
@@ -128,7 +136,21 @@ class PackHost:
 
     def plan(self) -> HostPlan:
         """Return what the next host is started with."""
-        return make_plan(self._config, self._files, self._scratch, self._given_up)
+        return make_plan(self._config, self._files, self._scratch, self.health.given_up())
+
+    def ended(self) -> float:
+        """Take note that the process is over; returns how many seconds to wait before the next one."""
+        delay_s = self.health.ended()
+        if self.health.is_failing:
+            for hope in self._hopes:
+                if not hope.done():
+                    hope.set_exception(HostDown(self.health.problem()))
+        return delay_s
+
+    def not_started(self) -> None:
+        """Take note that no process can be started now."""
+        self.health.not_started()
+        log.error("the node packs are not there: %s", self.health.problem())
 
     def listen(self, kind: str, listener: NoticeListener) -> None:
         """Tell of notices of a kind: `progress`, `text`, `send`, `metadata`, `catalog`."""
@@ -139,14 +161,41 @@ class PackHost:
         self._on_request = listener
 
     async def loaded(self, within_s: float = LOADED_WITHIN_S) -> Catalog | None:
-        """Wait until the packs are loaded; None if there are none, or it takes longer."""
+        """Wait until the packs are loaded; None if there are none, it takes longer, or waiting is of no use."""
+        return await self._loaded_while(within_s, lambda: not self.health.is_failing)
+
+    async def loaded_soon(self, within_s: float) -> Catalog | None:
+        """Do the same, but only as long as loading goes on: the page can do without."""
+        return await self._loaded_while(within_s, lambda: self.health.patience_s() > 0.0)
+
+    async def _loaded_while(self, within_s: float, is_worth_it: Callable[[], bool]) -> Catalog | None:
         if not self.is_wanted:
             return None
-        try:
-            await asyncio.wait_for(self._loaded.wait(), within_s)
-        except TimeoutError:
-            return None
+        deadline_s = time.monotonic() + within_s
+        while not self._loaded.is_set():
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0.0 or not is_worth_it():
+                return None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._loaded.wait(), min(left_s, _LOOK_EVERY_S))
         return self.catalog
+
+    async def answer_of(self, answers: Awaitable[_T]) -> _T:
+        """Wait for what a node gives. Raises HostDown if nobody is to wait any more for the process."""
+        hope = asyncio.get_running_loop().create_future()
+        waiting = asyncio.ensure_future(answers)
+        self._hopes.add(hope)
+        if self.health.is_failing and self.worker is None:
+            hope.set_exception(HostDown(self.health.problem()))
+        try:
+            either: set[asyncio.Future[Any]] = {waiting, hope}
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            return waiting.result() if waiting.done() else hope.result()
+        finally:
+            self._hopes.discard(hope)
+            waiting.cancel()
+            if not hope.cancel() and not hope.cancelled():
+                hope.exception()
 
     async def ask(self, kind: str, payload: Any, within_s: float = _ANSWER_WITHIN_S) -> Any:
         """Ask the host; one that ends meanwhile is followed by another one, which is asked once more.
@@ -193,18 +242,16 @@ class PackHost:
     def joined(self, worker: WorkerId) -> None:
         """Take note of a new host; it loads its packs now."""
         self.worker = worker
-        self._loading_since_s = time.monotonic()
+        self.health.joined()
 
-    def lost(self, worker: WorkerId) -> None:
-        """Take note that the host is gone; a pack whose import it ran is not loaded again."""
+    def lost(self, worker: WorkerId, *, is_busy: bool = False) -> None:
+        """Take note that the host is gone; is_busy: a node ran there."""
         if worker != self.worker:
             return
         self.worker = None
         self._loaded.clear()
-        if self._loading:
-            log.error("node pack %s ended the process at its import; going on without it", self._loading)
-            self._given_up[self._loading] = "its import ended the process"
-            self._loading = ""
+        if not self._is_stopping:
+            self.health.lost(is_busy=is_busy)
         self._drop_questions("The process of the node packs ended")
 
     def received(self, message: wire.HostAnswer | wire.HostRequest | wire.HostNotice) -> None:
@@ -226,10 +273,12 @@ class PackHost:
 
     def _noticed(self, kind: str, payload: Any, invocation: InvocationId | None) -> None:
         if kind == "loading":
-            self._loading, self._loading_since_s = str(payload["pack"]), time.monotonic()
+            self.health.begun(str(payload["pack"]))
+        elif kind == "leaving":
+            self.health.leaving(str(payload["pack"]), str(payload["where"]))
         elif kind == "catalog":
             self.catalog = msgspec.convert(payload, Catalog)
-            self._loading = ""
+            self.health.loaded()
             self._loaded.set()
             _tell(self.catalog.packs)
         for listener in self._listeners.get(kind, ()):
@@ -253,9 +302,8 @@ class PackHost:
         """End a host whose pack never stops to import: others wait behind it."""
         while True:
             await asyncio.sleep(5.0)
-            took_s = time.monotonic() - self._loading_since_s
-            if self._loading and self.worker is not None and took_s > _IMPORT_LIMIT_S:
-                log.error("the import of node pack %s does not end; ending it", self._loading)
+            if self.worker is not None and self.health.import_s() > _IMPORT_LIMIT_S:
+                log.error("the import of node pack %s does not end; ending it", self.health.loading)
                 self._kill(self.worker)
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.hosting.builtin_info import BuiltinInfo
 from comfyserverless.control.hosting.classes import HostedClasses, foreign_nodes
-from comfyserverless.control.hosting.host import HostDown, PackHost
+from comfyserverless.control.hosting.host import LOADED_WITHIN_S, HostDown, PackHost
 from comfyserverless.control.hosting.requests import HostRequests
 from comfyserverless.control.hosting.twins import Twins, names_foreign
 from comfyserverless.core.config import EngineConfig
 from comfyserverless.core.ids import TenantId
+from comfyserverless.core.values import Value
 from comfyserverless.graph.declaration import NodeDeclaration
 from comfyserverless.graph.lowering import LoweringContext
 from comfyserverless.graph.object_info import describe
@@ -84,8 +85,10 @@ class Hosting:
         """Return the classes that nodes of one prompt may have."""
         return HostedClasses(self.host, self, {"places": _places(files)}, prompt)
 
-    async def object_info(self, files: FolderPaths, class_type: str | None = None) -> Mapping[str, Any]:
-        """Return ComfyUI's entries of pack classes (None: of all); waits for packs that are being loaded.
+    async def object_info(
+        self, files: FolderPaths, class_type: str | None = None, within_s: float = LOADED_WITHIN_S
+    ) -> Mapping[str, Any]:
+        """Return ComfyUI's entries of pack classes (None: of all); waits while packs are being loaded.
 
         Of built-in classes there are those whose choices packs have added to. Entries are those of the moment,
         for whose files these are; if the host is not there, those that it had.
@@ -94,15 +97,15 @@ class Hosting:
             return {}
         if class_type is not None and BUILTIN.get(class_type) is not None:
             return {name: info for name, info in self._extended(files).items() if name == class_type}
-        catalog = await self.host.loaded()
-        if catalog is None:
-            return {}
         try:
+            if await self.host.loaded_soon(within_s) is None:
+                raise HostDown(self.host.health.problem() or "They are being loaded")
             payload = {"class_type": class_type, "about": {"places": _places(files)}}
             found: Mapping[str, Any] = await self.host.ask("object_info", payload, _INFO_WITHIN_S)
         except (HostDown, ValueError) as exc:
-            log.warning("node packs cannot be described afresh: %s", exc)
-            known = {name: info.info for name, info in catalog.classes.items()}
+            log.warning("the nodes of packs are shown as they were last, if ever: %s", exc)
+            catalog = self.host.catalog
+            known = {} if catalog is None else {name: info.info for name, info in catalog.classes.items()}
             found = known if class_type is None else {n: i for n, i in known.items() if n == class_type}
         return {**found, **self._extended(files)} if class_type is None else found
 
@@ -119,6 +122,10 @@ class Hosting:
         node = hidden.lineage.nodes.get(hidden.unique_id) or hidden.prompt.get(hidden.unique_id) or {}
         self._instances.add((hidden.tenant, hidden.unique_id, str(node.get("class_type", ""))))
         return self.requests.opened(invocation, context)
+
+    async def answer_of(self, answers: Awaitable[Value]) -> Value:
+        """Wait for what a node gives. Raises HostDown if nobody is to wait any more for the node host."""
+        return await self.host.answer_of(answers)
 
     def places(self, context: LoweringContext) -> dict[str, str]:
         """Return the folders of the tenant of a context."""

@@ -3,7 +3,7 @@ node."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -23,6 +23,9 @@ class CallScopes(Protocol):
 
     def opened(self, invocation: InvocationId, context: LoweringContext) -> AbstractContextManager[None]:
         """Let an invocation ask, for the node of a context, within the block."""
+
+    async def answer_of(self, answers: Awaitable[Value]) -> Value:
+        """Wait for what a node gives. Raises if nobody is to wait any more for who runs it."""
 
     def places(self, context: LoweringContext) -> dict[str, str]:
         """Return the folders of the tenant: input, output, temp, user."""
@@ -72,7 +75,7 @@ class PackNode:
             about=self._about(context),
         )
         with self._scopes.opened(emitted.id, context):
-            answers = await context.result(emitted.out("answers"))
+            answers = await self._scopes.answer_of(context.result(emitted.out("answers")))
         if len(answers) != len(calls):
             raise InvariantError(f"{info.name} gave {len(answers)} answers to {len(calls)} calls")
         return emitted, answers

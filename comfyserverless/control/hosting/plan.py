@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from comfyserverless.control.files import FolderPaths
@@ -49,6 +50,26 @@ def make_plan(config: EngineConfig, files: FolderPaths, scratch: Path, given_up:
         output=str(scratch / "packs.out"),
         taken=tuple(BUILTIN.names()),
     )
+
+
+def mark_of(files: FolderPaths, pack: str) -> object:
+    """Return something that changes with the files of a pack, or comes and goes with it."""
+    marks: set[tuple[str, int]] = set()
+    for folder in files.paths("custom_nodes"):
+        for path in (os.path.join(folder, pack), os.path.join(folder, f"{pack}.py")):
+            marks.update(_code_in(path))
+    return frozenset(marks)
+
+
+def _code_in(path: str) -> Iterator[tuple[str, int]]:
+    """Yield the Python files of a pack with their times of change."""
+    named = [path] if path.endswith(".py") else []
+    for folder, folders, names in os.walk(path):
+        folders[:] = [name for name in folders if not name.startswith(".") and name != "__pycache__"]
+        named += [os.path.join(folder, name) for name in names if name.endswith(".py")]
+    for each in named:
+        with contextlib.suppress(OSError):
+            yield each, os.stat(each).st_mtime_ns
 
 
 def _names(folder: str) -> list[str]:

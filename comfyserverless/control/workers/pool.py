@@ -61,9 +61,7 @@ class WorkerPool:
         budget_bytes = checkpoint_share_bytes(host_memory_bytes(), free_bytes(shared_folder()))
         recovery = Recovery(CheckpointFiles(scratch.folder, budget_bytes))
         self.dispatcher = Dispatcher(scheduling, self._links.send, time.monotonic, let_go, recovery)
-        self._processes = WorkerProcesses(
-            config, f"unix:{self._socket}", scratch, self.lost, host.plan if host else None
-        )
+        self._processes = WorkerProcesses(config, f"unix:{self._socket}", scratch, self.lost, host)
         self._let_go = let_go
         #: all and only workers with a live link.
         self._joined: dict[WorkerId, Joined] = {}
@@ -154,13 +152,18 @@ class WorkerPool:
             case wire.InvocationPublished():
                 self.dispatcher.published(worker, message)
             case wire.InvocationDone():
-                self.dispatcher.done(worker, message)
+                self._done(worker, message)
             case wire.InvocationShown():
                 self.dispatcher.pictures.arrived(message.invocation, message.image)
             case wire.InvocationFailed():
                 self.dispatcher.failed(worker, message)
             case wire.InvocationCancelled():
                 self.dispatcher.cancelled(worker, message)
+
+    def _done(self, worker: WorkerId, message: wire.InvocationDone) -> None:
+        self.dispatcher.done(worker, message)
+        if self._host is not None and self._processes.is_host(worker):
+            self._host.health.worked()
 
     def lost(self, worker: WorkerId) -> None:
         """Take back what a worker had, once."""
@@ -169,7 +172,7 @@ class WorkerPool:
             log.log(level, "worker %s is lost", worker, extra={"worker": worker})
             self._processes.kill(worker)  # first: what it ran may run elsewhere at once
             if self._host is not None:
-                self._host.lost(worker)
+                self._host.lost(worker, is_busy=bool(self.dispatcher.running_on(worker)))
             self._let_go(worker)
             self.dispatcher.worker_lost(worker, time.monotonic() - known.heard_at_s)
 

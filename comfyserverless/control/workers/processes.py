@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -54,7 +55,8 @@ log = logging.getLogger(__name__)
 _YOUNG_S = 20.0
 _MAX_BACKOFF_S = 30.0
 _MAX_HOST_BACKOFF_S = 4.0
-"""A node of a pack may end its host again and again: whoever runs it does not make all others wait for long."""
+"""A node of a pack may end its host again and again: whoever runs it does not make all others wait for long.
+If that happens while no node runs, the wait is what the source of hosts says."""
 
 _STOP_TIMEOUT_S = 8.0
 
@@ -99,11 +101,24 @@ def check_sizes(config: WorkerConfig) -> None:
         check_weights_left(config.device_bytes, arena_bytes)
 
 
+class HostSource(Protocol):
+    """Who knows what node hosts are started with, and hears how they do."""
+
+    def plan(self) -> HostPlan:
+        """Return what the next host is started with."""
+
+    def ended(self) -> float:
+        """Take note that a host's process is over; returns how many seconds to wait before the next one."""
+
+    def not_started(self) -> None:
+        """Take note that the zygote ended before it could start anything."""
+
+
 class WorkerProcesses:
     """Start, watch and stop the zygote and its workers.
 
     exited: told the worker id whenever a worker's process is over (its link may have told so before). host:
-    gives what the node host is started with, None for doing without one.
+    of node hosts, None for doing without one.
     """
 
     def __init__(
@@ -112,9 +127,9 @@ class WorkerProcesses:
         link: str,
         scratch: Scratch,
         exited: Callable[[WorkerId], None],
-        host: Callable[[], HostPlan] | None = None,
+        host: HostSource | None = None,
     ) -> None:
-        self._plan_host = host
+        self._source = host
         self.host = None if host is None else Slot("host", None)
         self._link = link
         self._scratch = scratch
@@ -207,6 +222,8 @@ class WorkerProcesses:
                 await self._run_zygote()
             except OSError as exc:  # no memory or process left for it now: that may pass
                 log.error("cannot start the worker zygote: %s", exc)
+            if not self._is_ready and not self._is_stopping and self._source is not None:
+                self._source.not_started()
             self._is_ready = False
             for slot in self._all:
                 self._over(slot)
@@ -312,7 +329,7 @@ class WorkerProcesses:
                 profiles_path=self._weights.profiles_path,
                 device_index=slot.device_index,
                 island=None if slot is self.host else self._place_of(slot),
-                host=self._plan_host() if slot is self.host and self._plan_host is not None else None,
+                host=self._source.plan() if slot is self.host and self._source is not None else None,
             )
         )
 
@@ -323,6 +340,8 @@ class WorkerProcesses:
         slot.young_deaths = slot.young_deaths + 1 if is_young else 0
         most_s = _MAX_HOST_BACKOFF_S if slot is self.host else _MAX_BACKOFF_S
         delay_s = min(2.0 ** (slot.young_deaths - 2), most_s) if slot.young_deaths > 1 else 0.0
+        if slot is self.host and self._source is not None:
+            delay_s = max(delay_s, self._source.ended())
         task = asyncio.create_task(self._respawn(slot, delay_s, self._island_starts))
         self._respawns.add(task)
         task.add_done_callback(self._respawns.discard)

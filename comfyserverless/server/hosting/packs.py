@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 PAGE_WITHIN_S = 45.0
-"""How long the page waits for packs that are being loaded: it gives up itself after 60 s."""
+"""How long the page waits at most for packs that are being loaded: it gives up itself after 60 s. It waits only
+while loading goes on: built-in nodes are there, whatever a pack does."""
 
 AGAIN_WITHIN_S = 10.0
 """How long it waits for a node host that is started again: what the one before had will do, too."""
@@ -58,7 +59,7 @@ class Packs:
     async def catalog(self) -> Catalog:
         """Return what the packs bring; waits for some time while they are being loaded."""
         known = self._hosting.host.catalog
-        return await self._hosting.host.loaded(self._patience_s()) or known or _NO_PACKS
+        return await self._hosting.host.loaded_soon(self._patience_s()) or known or _NO_PACKS
 
     def _patience_s(self) -> float:
         return PAGE_WITHIN_S if self._hosting.host.catalog is None else AGAIN_WITHIN_S
@@ -72,7 +73,9 @@ class Packs:
     ) -> Mapping[str, Mapping[str, Any]]:
         """Return the entries of the packs' node classes, or of one; the page would not survive a broken one."""
         try:
-            found = await asyncio.wait_for(self._hosting.object_info(files, class_type), self._patience_s())
+            patience_s = self._patience_s()
+            asking = self._hosting.object_info(files, class_type, patience_s)
+            found = await asyncio.wait_for(asking, patience_s)
         except TimeoutError:
             _log.warning("node packs are still being loaded: their nodes are not shown as they are now")
             known = self._hosting.host.catalog or _NO_PACKS

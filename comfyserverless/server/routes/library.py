@@ -18,6 +18,7 @@ from comfyserverless.server.content.packs import (
 )
 from comfyserverless.server.content.replacements import Replacements, read_replacements
 from comfyserverless.server.disk import serve_file
+from comfyserverless.server.hosting.packs import PAGE_WITHIN_S
 from comfyserverless.server.keys import ENGINE, TENANTS
 
 
@@ -81,7 +82,7 @@ async def show_translations(request: web.Request) -> web.Response:
 
 async def find_replacements(app: web.Application) -> Replacements:
     """Read what packs say about renamed node classes, in files and when they are loaded."""
-    catalog = await app[ENGINE].hosting.host.loaded()
+    catalog = await app[ENGINE].hosting.host.loaded_soon(PAGE_WITHIN_S)
     registered = () if catalog is None else (catalog.replacements,)
     return await asyncio.to_thread(lambda: read_replacements((*replacement_files(_packs(app)), *registered)))
 

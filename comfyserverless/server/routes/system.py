@@ -132,7 +132,8 @@ async def show_workers(request: web.Request) -> web.Response:
     empty: [[first, end], ...], prefix, is_in_use, total_bytes, resident_bytes}, ...], more_models, link_s}; the
     models come the most recently used first. `node_host` is the process of the custom node packs: {state (none,
     starting, loading, ready, busy, lost), pid, restarts, packs: [{name, path, seconds, error, classes, missing,
-    web_name, web_folder}, ...], running, resident_bytes}. This route is ours, not ComfyUI's.
+    web_name, web_folder}, ...], running, resident_bytes, problem: why nodes of packs are missing now, "" if
+    nothing is wrong}. This route is ours, not ComfyUI's.
     """
     return json_response(
         {

@@ -11,6 +11,7 @@ import pytest
 
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.hosting.host import HostDown, PackHost
+from comfyserverless.control.views import WorkerView
 from comfyserverless.core import messages as wire
 from comfyserverless.core import values
 from comfyserverless.core.config import EngineConfig, Folders
@@ -19,6 +20,12 @@ from comfyserverless.core.ids import InvocationId, WorkerId
 
 FIRST, SECOND = WorkerId("host.0"), WorkerId("host.1")
 CATALOG = Catalog((PackReport("p", "/p", 0.1, classes=("A",)),), {})
+
+
+def process_view() -> WorkerView:
+    """Return a process that is being started."""
+    slot = "host"
+    return WorkerView(slot, None, None, "starting", 0, "", "cpu", None, *[0] * 6, (), "")
 
 
 class Known:
@@ -88,15 +95,19 @@ async def test_question_that_nobody_answers_ends(known: Known) -> None:
         await known.host.ask("check", {}, 0.01)
 
 
-async def test_pack_whose_import_ended_the_host_is_not_loaded_again(known: Known) -> None:
+async def test_pack_whose_import_ended_the_host_twice_is_not_loaded_again(known: Known) -> None:
     known.host.joined(FIRST)
     known.notice("loading", {"pack": "deadly"})
     known.host.lost(FIRST)
-    assert known.host.plan().given_up == {"deadly": "its import ended the process"}
+    assert known.host.plan().given_up == {}, "the kill may have come from elsewhere"
     known.host.joined(SECOND)
+    known.notice("loading", {"pack": "deadly"})
+    known.host.lost(SECOND)
+    assert known.host.plan().given_up == {"deadly": "its import ended the process"}
+    known.host.joined(FIRST)
     known.notice("loading", {"pack": "other"})
     known.notice("loading", {"pack": ""})
-    known.host.lost(SECOND)
+    known.host.lost(FIRST)
     assert set(known.host.plan().given_up) == {"deadly"}
 
 
@@ -133,3 +144,36 @@ def test_plan_names_folders_flags_and_what_packs_cannot_have(tmp_path: Path) -> 
     assert plan.settings.argv == ("prog", "--flag")
     assert "checkpoints" in plan.settings.folders
     assert "KSampler" in plan.taken
+
+
+async def test_node_that_waits_for_a_process_that_is_not_coming_fails_and_says_why(known: Known) -> None:
+    known.load(FIRST)
+    never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    waiting = asyncio.create_task(known.host.answer_of(never))
+    for _ in range(4):
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        known.load(FIRST)
+        known.host.lost(FIRST)
+        known.host.ended()
+    with pytest.raises(HostDown, match="ended 4 times while no node ran"):
+        await waiting
+    with pytest.raises(HostDown, match="ended 4 times"):
+        await known.host.answer_of(asyncio.sleep(60))
+    assert await known.host.loaded() is None, "nobody waits"
+
+
+async def test_answer_of_a_node_is_waited_for(known: Known) -> None:
+    known.load(FIRST)
+    assert await known.host.answer_of(asyncio.sleep(0, "answer")) == "answer"
+
+
+async def test_page_does_not_wait_for_what_cannot_be_started_and_operators_read_why(known: Known) -> None:
+    known.host.not_started()
+    async with asyncio.timeout(5):
+        assert await known.host.loaded_soon(60.0) is None
+    known.host.connect(lambda *_: None, lambda _: None, lambda: process_view())
+    assert "cannot be started" in known.host.view().problem
+    known.load(SECOND)
+    assert await known.host.loaded_soon(60.0) == CATALOG
+    assert known.host.view().problem == ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,7 +10,7 @@ from comfyserverless.control.hosting.declarations import declaration_of
 from comfyserverless.control.hosting.lowering import PackNode
 from comfyserverless.core.hosting import InputInfo, NodeInfo, OutputInfo, ValidatorInfo
 from comfyserverless.core.ids import InvocationId, NodeId, TensorId, WorkerId
-from comfyserverless.core.values import FileRef, ModelRef, ObjectRef, Output
+from comfyserverless.core.values import FileRef, ModelRef, ObjectRef, Output, Value
 from comfyserverless.graph.lowering import Blocked, Items, LoweringContext
 from comfyserverless.graph.plan import Link
 from tests.support.graph_fakes import FakeContext, tensor
@@ -44,6 +44,9 @@ class Scopes:
         self.events.append(f"+{invocation}")
         yield
         self.events.append(f"-{invocation}")
+
+    async def answer_of(self, answers: Awaitable[Value]) -> Value:
+        return await answers
 
     def places(self, context: LoweringContext) -> dict[str, str]:
         return {"input": "/in"}

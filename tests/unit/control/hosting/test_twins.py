@@ -24,6 +24,9 @@ class Scopes:
     def places(self, context: Any) -> dict[str, str]:
         return {}
 
+    async def answer_of(self, answers: Any) -> Any:
+        return await answers
+
 
 class Context:
     """A lowering context that notes what is emitted, and answers for the node host."""

@@ -144,7 +144,7 @@ async def test_page_does_not_wait_for_a_host_that_does_not_come_back(
     engine.hosting.catalog = msgspec.structs.replace(known, classes=classes)
     monkeypatch.setattr(packs, "AGAIN_WITHIN_S", 0.01)
     monkeypatch.setattr(type(engine.hosting), "object_info", never)
-    monkeypatch.setattr(type(engine.hosting), "loaded", lambda self, within_s: not_yet(within_s))
+    monkeypatch.setattr(type(engine.hosting), "loaded_soon", lambda self, within_s: not_yet(within_s))
     assert (await (await client.get("/object_info")).json())["Mine"] == info
     assert any("Pack" in url for url in await (await client.get("/extensions")).json())
     assert asked == [0.01]
