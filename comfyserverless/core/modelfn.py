@@ -119,6 +119,7 @@ def _ports(words: str) -> tuple[Port, ...]:
 #   overlap     total, previous: sums over passes, [B, C, H, W]
 #   meaning     of such a sum: `latent`, `decoded` (-1..1) or `picture` (0..1)
 #   metadata    dict of texts by key (`prompt`, `workflow` ...: JSON texts), empty when saving without
+#   lora_type   `standard`: factors of at most `rank` columns; `full_diff`: the weights as they are
 #   title       what the file is called, for people; kinds: of text models (`l`, `g`, `h`); kind: one of them
 #   files       list of paths written under `directory`, one per batch item, named `{stem}_{index}.part`
 BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
@@ -174,6 +175,7 @@ BUILTIN_FUNCTIONS: Mapping[str, FunctionSpec] = MappingProxyType(
             _spec("model.save", "cpu", "model directory stem metadata title", "files"),
             _spec("checkpoint.save", "cpu", "model clip vae directory stem metadata title", "files"),
             _spec("clip.kinds", "cpu", "clip", "kinds"),
+            _spec("lora.save", "gpu", "model clip rank lora_type has_biases directory stem metadata", "files"),
             _spec("clip.save", "cpu", "clip kind directory stem metadata", "files"),
             _spec("vae.save", "cpu", "vae directory stem metadata", "files"),
             _spec("latent.save", "cpu", "samples directory stem metadata", "files"),

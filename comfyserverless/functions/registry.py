@@ -89,6 +89,7 @@ from comfyserverless.functions.mask import (
 from comfyserverless.functions.patching.builtin.operations import LatentOperate
 from comfyserverless.functions.sample import SampleBegin, SampleEnd
 from comfyserverless.functions.saving.encoders import ClipKinds, ClipSave
+from comfyserverless.functions.saving.loras import LoraSave
 from comfyserverless.functions.saving.models import CheckpointSave, ModelSave, VaeSave
 from comfyserverless.functions.text import TextEncode
 from comfyserverless.functions.texts.patterns import TextExtract, TextMatch, TextSubstitute
@@ -194,6 +195,7 @@ FUNCTIONS: Mapping[str, ModelFn] = MappingProxyType(
             CheckpointSave(),
             ClipKinds(),
             ClipSave(),
+            LoraSave(),
             VaeSave(),
             ImageSaveWebp(),
             ImageSaveApng(),

@@ -132,21 +132,24 @@ class ModelPool:
             key = f"network {ref.file} {loras}"
             return network.model(self._shelf.take(key, lambda: self._patch_network(network, loras)))
 
-    def network_entries(self, ref: ModelRef) -> dict[str, Entry]:
-        """Return what a file of a network with its LoRAs and merges holds, by original names."""
+    def network_entries(self, ref: ModelRef, dtype: torch.dtype | None = None) -> dict[str, Entry]:
+        """Return what a file of a network with its LoRAs and merges holds, by original names.
+
+        dtype: of what they change; None for one that says as much as the model here does.
+        """
         with self._lock:
             network = self._network(ref.file)
             changes = self._plan_network(network, _effective(ref.loras))
-            return network_entries(network.resident, network.names, changes)
+            return network_entries(network.resident, network.names, changes, dtype)
 
-    def clip_entries(self, ref: ClipRef) -> list[ExportedClip]:
-        """Return what files of a handle's text models with their LoRAs and merges hold, in their order."""
+    def clip_entries(self, ref: ClipRef, dtype: torch.dtype | None = None) -> list[ExportedClip]:
+        """Return what files of a handle's text models hold, in their order; dtype as in network_entries."""
         with self._lock:
             clips, loras = self._sorted_clips(ref), _effective(ref.loras)
             return [
                 ExportedClip(
                     clip.kind,
-                    parameter_entries(clip.resident, self._plan_clip(clip, len(clips) > 1, loras)),
+                    parameter_entries(clip.resident, self._plan_clip(clip, len(clips) > 1, loras), dtype),
                     clip_scale(clip.resident),
                 )
                 for clip in clips

@@ -26,7 +26,7 @@ from comfyserverless.nodes.custom_sampling import sigmas as custom_sigmas
 from comfyserverless.nodes.images import changing as image_changing
 from comfyserverless.nodes.images import combining as image_combining
 from comfyserverless.nodes.latents import changing as latent_changing
-from comfyserverless.nodes.merging import factors, merging
+from comfyserverless.nodes.merging import extracting, factors, merging
 from comfyserverless.nodes.merging import saving as model_saving
 from comfyserverless.nodes.patching import guidance as patching_guidance
 from comfyserverless.nodes.patching import networks as patching_networks
@@ -88,6 +88,7 @@ BUILTIN: Declarations = Registry(
         *conditioning_inpainting.NODES,
         *upscaling.NODES,
         *merging.NODES,
+        *extracting.NODES,
         *factors.NODES,
         *model_saving.NODES,
         *conditioning_defaults.NODES,

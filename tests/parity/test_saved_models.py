@@ -186,6 +186,46 @@ async def test_file_says_what_its_network_predicts(server: RunningServer) -> Non
     assert not marks.keys() & load_file(folder / "eps_00001_.safetensors").keys(), "trained for noise"
 
 
+def distance(one: bytes, other: bytes) -> float:
+    """Return the mean difference of pixels."""
+    return sum(abs(a - b) for a, b in zip(one, other, strict=True)) / len(one)
+
+
+async def test_lora_that_is_extracted_draws_what_its_difference_is_of(server: RunningServer) -> None:
+    lora = {"lora_name": "sd15_style_tiny.safetensors", "strength_model": 1.0, "strength_clip": 1.0}
+    graph = checkpoint("sd15_tiny.safetensors") | {
+        "lora": node("LoraLoader", model=["ckpt", 0], clip=["ckpt", 1], **lora),
+        "model": node("ModelMergeSubtract", model1=["lora", 0], model2=["ckpt", 0], multiplier=1.0),
+        "clip": node("CLIPMergeSubtract", clip1=["lora", 1], clip2=["ckpt", 1], multiplier=1.0),
+    }
+    taken = {"model_diff": ["model", 0], "text_encoder_diff": ["clip", 0], "bias_diff": True, "rank": 4}
+    for kind in ("standard", "full_diff"):
+        graph[kind] = node("LoraSave", filename_prefix=f"loras/{kind}", lora_type=kind, **taken)
+    wanted = await run(server, graph | drawing(["lora", 0], ["lora", 1], ["ckpt", 2]))
+    plain = await drawn_by_file(server, "sd15_tiny.safetensors")
+    away = {}
+    for kind in ("standard", "full_diff"):
+        again = {**lora, "lora_name": f"{kind}_00001_.safetensors"}
+        graph = checkpoint("sd15_tiny.safetensors") | {
+            "lora": node("LoraLoader", model=["ckpt", 0], clip=["ckpt", 1], **again)
+        }
+        drawn = await run(server, graph | drawing(["lora", 0], ["lora", 1], ["ckpt", 2]))
+        away[kind] = distance(drawn, wanted) / distance(plain, wanted)
+    assert away["full_diff"] < 0.02
+    assert away["standard"] < 0.2
+
+    tensors = load_file(server.folder("output") / "loras" / "standard_00001_.safetensors")
+    layer = "diffusion_model.input_blocks.1.1.transformer_blocks.0.attn1.to_q"
+    assert tensors[f"{layer}.lora_up.weight"].shape[1] == tensors[f"{layer}.lora_down.weight"].shape[0] == 4
+    text = "text_encoders.clip_l.transformer.text_model.encoder.layers.0.mlp.fc1"
+    assert f"{text}.lora_up.weight" in tensors
+    assert f"{text}.diff_b" in tensors
+    with safe_open(server.folder("output") / "loras" / "full_diff_00001_.safetensors", "pt") as file:
+        assert not file.metadata()
+        assert not [name for name in file.keys() if "lora_" in name]  # noqa: SIM118
+    assert "names are not known" not in server.log()
+
+
 async def test_text_encoder_of_another_family_is_refused(server: RunningServer) -> None:
     graph: Graph = {
         "one": node("CheckpointLoaderSimple", ckpt_name="sd15_tiny.safetensors"),

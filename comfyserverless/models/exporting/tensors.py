@@ -20,30 +20,37 @@ from comfyserverless.models.resident.layers import Recipe
 from comfyserverless.models.resident.run import ResidentModel
 
 
-def parameter_entries(model: ResidentModel, changes: Mapping[str, Sequence[Change]]) -> dict[str, Entry]:
+def parameter_entries(
+    model: ResidentModel, changes: Mapping[str, Sequence[Change]], dtype: torch.dtype | None = None
+) -> dict[str, Entry]:
     """Return an entry for each parameter of a model that comes from a file; changes: of each that has any.
 
-    Changes are computed in float32 from the file's numbers. Making an entry raises ModelFileError if a file
-    cannot be read, or is another one by now.
+    dtype: of what is changed, None for the one that says enough (see the module). Changes are computed in
+    float32 from the file's numbers. Making an entry raises ModelFileError if a file cannot be read, or is
+    another one by now.
     """
     made = {}
     for layer in model.layers:
         for name, recipe in layer.recipes.items():
             stored = recipe.weights.info(recipe.source).dtype
-            dtype = finer(stored, layer.spots[name].dtype) if name in changes else stored
-            made[name] = Entry(dtype, recipe.shape, partial(_make, recipe, dtype, changes.get(name, ())))
+            changed = dtype or finer(stored, layer.spots[name].dtype)
+            kind = changed if name in changes else stored
+            made[name] = Entry(kind, recipe.shape, partial(_make, recipe, kind, changes.get(name, ())))
     return made
 
 
 def network_entries(
-    model: ResidentModel, names: Mapping[str, str], changes: Mapping[str, Sequence[Change]]
+    model: ResidentModel,
+    names: Mapping[str, str],
+    changes: Mapping[str, Sequence[Change]],
+    dtype: torch.dtype | None = None,
 ) -> dict[str, Entry]:
     """Return the entries of a diffusion network under the names and shapes of the original layout.
 
-    names: from the original name to the parameter's.
+    names: from the original name to the parameter's; changes, dtype: see parameter_entries.
     """
     recipes = {name: recipe for layer in model.layers for name, recipe in layer.recipes.items()}
-    entries = parameter_entries(model, changes)
+    entries = parameter_entries(model, changes, dtype)
     return {
         original: entries[name].reshaped(recipes[name].weights.info(recipes[name].source).shape)
         for original, name in names.items()

@@ -38,10 +38,11 @@ def _unet_spellings(original: str, layer: str) -> Iterator[str]:
 
 
 def clip_prefixes(kind: str, is_pair: bool) -> tuple[str, ...]:
-    """Return how names of a text model start in adapter files; the last one is followed by dotted names."""
+    """Return how names of a text model start in adapter files; the last two are followed by dotted names."""
+    own = f"text_encoders.clip_{kind}.transformer."
     if is_pair and kind != "l":
-        return "lora_te2_", "text_encoder_2."
-    return "lora_te_", "lora_te1_", "text_encoder."
+        return "lora_te2_", "text_encoder_2.", own
+    return "lora_te_", "lora_te1_", "text_encoder.", own
 
 
 def clip_layer_names(kind: str, is_pair: bool, parameters: Iterable[str]) -> dict[str, str]:
@@ -49,7 +50,7 @@ def clip_layer_names(kind: str, is_pair: bool, parameters: Iterable[str]) -> dic
 
     is_pair: the encoder has two text models, the second of which adapters call `te2`.
     """
-    *flat_prefixes, dotted = clip_prefixes(kind, is_pair)
+    *flat_prefixes, dotted, own = clip_prefixes(kind, is_pair)
     known: dict[str, str] = {}
     for parameter in parameters:
         if not parameter.endswith(_WEIGHT):
@@ -57,5 +58,5 @@ def clip_layer_names(kind: str, is_pair: bool, parameters: Iterable[str]) -> dic
         layer = parameter.removesuffix(_WEIGHT)
         inner = layer if layer == "text_projection" else f"text_model.{layer}"
         spellings = [prefix + inner.replace(".", "_") for prefix in flat_prefixes]
-        known |= dict.fromkeys((*spellings, dotted + inner), layer)
+        known |= dict.fromkeys((*spellings, dotted + inner, own + inner), layer)
     return known

@@ -181,3 +181,11 @@ def test_lack_of_memory_is_not_taken_for_an_adapter_that_does_not_fit(
     monkeypatch.setattr(LowRank, "change", full)
     with pytest.raises(torch.OutOfMemoryError):
         merge(lora_file(tmp_path / "a.safetensors", KOHYA), 1.0)
+
+
+@pytest.mark.parametrize(("kind", "is_pair"), [("l", False), ("l", True), ("g", True), ("h", False)])
+def test_text_models_have_names_that_say_their_kind(kind: str, is_pair: bool) -> None:
+    names = clip_layer_names(kind, is_pair, ["text_projection.weight", "encoder.layers.0.mlp.fc1.weight"])
+    stem = f"text_encoders.clip_{kind}.transformer."
+    assert names[f"{stem}text_model.encoder.layers.0.mlp.fc1"] == "encoder.layers.0.mlp.fc1"
+    assert names[f"{stem}text_projection"] == "text_projection"
