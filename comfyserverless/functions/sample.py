@@ -11,6 +11,7 @@ from torch import Tensor
 from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import DIFFERENTIAL_DIFFUSION, ModelRef
 from comfyserverless.functions.guided import describe, guidance_of
+from comfyserverless.functions.limits.room import check_room
 from comfyserverless.functions.patching.options import STREAM, draws_numbers
 from comfyserverless.functions.patching.subject import Subject, take_subject
 from comfyserverless.models.families.base import ModelFacts
@@ -18,6 +19,7 @@ from comfyserverless.models.families.units import to_model_units, to_output_unit
 from comfyserverless.sampling.masking import gradual_change, latent_mask
 from comfyserverless.sampling.noise import starting_noise, stream_behind
 from comfyserverless.sampling.samplers.base import Sampler
+from comfyserverless.sampling.samplers.ddpm import sizes_of
 from comfyserverless.sampling.samplers.registry import find_sampler
 from comfyserverless.sampling.sigmas import WalkRequest, check_walk, walk_sigmas, walking
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
@@ -92,6 +94,8 @@ class SampleBegin(ModelFn):
             **{name: parametrization.percent_to_sigma(share) for name, share in shares.items()},
             **inputs["options"],
         }
+        if options.get("upscale") is not None:
+            _check_growth(x, len(sigmas), options["upscale"], inputs["latent"])
         with walking(inputs["sampler"]):
             walk = sampler.begin(x, sigmas, inputs["seed"], options)
         state: dict[str, Any] = {"sampler": inputs["sampler"], "walk": walk}
@@ -159,6 +163,14 @@ def _fit_channels(samples: Tensor, facts: ModelFacts) -> Tensor:
     if torch.count_nonzero(samples) > 0:
         raise PromptError(f"the latent has {samples.shape[1]} channels, but the model takes {channels}")
     return samples.new_zeros([samples.shape[0], channels, *samples.shape[2:]])
+
+
+def _check_growth(x: Tensor, level_count: int, upscale: Mapping[str, Any], latent: Mapping[str, Any]) -> None:
+    """Refuse a walk that enlarges a latent with a mask, or makes it too large."""
+    if latent.get("noise_mask") is not None:
+        raise PromptError("this sampler enlarges the latent: it cannot keep what a noise mask covers")
+    for width, height in sizes_of(x.shape, level_count, upscale):
+        check_room((*x.shape[:2], height, width), "latents")
 
 
 def _change_strength(model: ModelRef) -> float | None:

@@ -61,6 +61,16 @@ def begin_step_noise(x: Tensor, seed: int) -> NoiseState:
     return {"device": x.device.type, "generator": generator.get_state()}
 
 
+def continue_noise(x: Tensor, seed: int) -> NoiseState:
+    """Start a stream of fresh noise behind the starting noise of a latent like x.
+
+    Starting noise is the CPU's: on other devices it has not drawn anything yet.
+    """
+    if x.device.type == "cpu":
+        return {"device": "cpu", "generator": stream_behind(x, seed)}
+    return begin_step_noise(x, seed)
+
+
 def draw_step_noise(noise: NoiseState, x: Tensor) -> tuple[Tensor, NoiseState]:
     """Draw noise of x's shape, dtype and device; return it with the stream behind it. Inputs are unchanged."""
     device = x.device if noise["device"] == x.device.type else torch.device(noise["device"])

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from comfyserverless.functions import resampling
+from comfyserverless.sampling import resizing
 
 
 def common_upscale(samples: Tensor, width: int, height: int, upscale_method: str, crop: str) -> Tensor:
@@ -35,7 +36,7 @@ def _resize(samples: Tensor, width: int, height: int, method: str, crop: str) ->
 
 def bislerp(samples: Tensor, width: int, height: int) -> Tensor:
     """Resize [B, C, H, W] by spherical interpolation of the channel vectors."""
-    return resampling.bislerp(samples, width, height)
+    return resizing.bislerp(samples, width, height)
 
 
 def lanczos(samples: Tensor, width: int, height: int) -> Tensor:

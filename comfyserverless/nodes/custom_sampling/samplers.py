@@ -12,7 +12,7 @@ from comfyserverless.nodes.custom_sampling import kinds
 from comfyserverless.nodes.specs import choice, number, socket, whole
 from comfyserverless.nodes.taking import Inputs, take_model
 
-_MODULE = "comfy_extras.nodes_custom_sampler"
+_MODULE, _ADVANCED = "comfy_extras.nodes_custom_sampler", "comfy_extras.nodes_advanced_samplers"
 
 
 async def _select(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
@@ -33,6 +33,12 @@ async def _euler_cfg_pp(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
     is_alternative = inputs["version"] == "alternative"
     options: dict[str, Value] = {"is_alternative": True} if is_alternative else {}
     return NodeResult((kinds.sampler("euler_cfg_pp", **options),))
+
+
+async def _lcm_upscale(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    names = {"ratio": "scale_ratio", "steps": "scale_steps", "method": "upscale_method"}
+    upscale: dict[str, Value] = {name: inputs[given] for name, given in names.items()}
+    return NodeResult((kinds.sampler("lcm", upscale=upscale),))
 
 
 def _of_family(name: Callable[[Inputs], str], *options: str) -> Lowering:
@@ -107,10 +113,22 @@ NODES = (
         "SamplerEulerAncestralCFG++",
     ),
     NodeDeclaration(
+        name="SamplerLCMUpscale",
+        category="sampling/custom_sampling/samplers",
+        python_module=_ADVANCED,
+        lower=_lcm_upscale,
+        inputs=(
+            number("scale_ratio", 1.0, 0.1, 20.0, step=0.01),
+            whole("scale_steps", -1, -1, 1000, step=1),
+            choice("upscale_method", ("bislerp", "nearest-exact", "bilinear", "area", "bicubic")),
+        ),
+        outputs=(OutputSpec("SAMPLER"),),
+    ),
+    NodeDeclaration(
         name="SamplerEulerCFGpp",
         display_name="SamplerEulerCFG++",
         category="_for_testing",
-        python_module="comfy_extras.nodes_advanced_samplers",
+        python_module=_ADVANCED,
         experimental=True,
         lower=_euler_cfg_pp,
         inputs=(choice("version", ("regular", "alternative")),),

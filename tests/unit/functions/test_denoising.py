@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from comfyserverless.core.errors import InvariantError
+from comfyserverless.core.errors import InvariantError, PromptError
 from comfyserverless.core.values import ModelRef, Patch
 from comfyserverless.functions.registry import FUNCTIONS
 from comfyserverless.sampling.samplers.registry import SAMPLERS
@@ -449,7 +449,7 @@ def test_an_editing_model_sees_the_picture_of_each_entry_in_the_units_of_its_kin
     pool.model = model = WideDiffusion(8)
     model.facts = replace(model.facts, process=process)
     text = [[cond, {"concat_latent_image": torch.ones(1, 4, 4, 4)}] for cond, _ in conditioning(1.0)]
-    step(pool, begin(pool=pool, latent={"samples": torch.zeros(1, 4, 4, 4)})["state"], guided(positive=text))
+    step(pool, begin(latent={"samples": torch.zeros(1, 4, 4, 4)})["state"], guided(positive=text))
     negative, positive = model.seen[:, 4:]
     assert torch.equal(negative, torch.zeros(4, 4, 4))
     assert torch.allclose(positive, torch.full((4, 4, 4), scale))
@@ -482,3 +482,25 @@ def test_a_vector_condition_is_told_which_sides_are_not_wanted(mode: str, patche
     own = conditioning(1.0, prompt_type="negative")
     step(pool, begin(guide=guide)["state"], {**call, "positive": own})
     assert model.told == ["negative"] * 3
+
+
+UPSCALE = {"upscale": {"ratio": 1.5, "steps": 1, "method": "bicubic"}}
+
+
+def test_a_latent_that_grows_is_evaluated_shown_and_given_out_in_its_new_size() -> None:
+    pool, latent = AnalyticPool(), {"samples": torch.zeros(1, 4, 4, 4)}
+    state = begin(sampler="lcm", steps=2, latent=latent, options=UPSCALE)["state"]
+    for size in ((4, 4), (6, 6)):
+        result = step(pool, state, guided(), preview="jpeg")
+        state = result["state"]
+        assert pool.model.calls[-1][0].shape[2:] == size
+    assert end(state).shape == (1, 4, 6, 6)
+
+
+def test_a_latent_that_would_grow_under_a_mask_or_beyond_all_memory_is_refused() -> None:
+    masked = {"samples": torch.zeros(1, 4, 4, 4), "noise_mask": torch.zeros(1, 32, 32)}
+    with pytest.raises(PromptError, match="cannot keep what a noise mask covers"):
+        begin(sampler="lcm", latent=masked, options=UPSCALE)
+    huge = {"upscale": {"ratio": 1e6, "steps": 1, "method": "area"}}
+    with pytest.raises(PromptError, match="would take"):
+        begin(sampler="lcm", latent={"samples": torch.zeros(1, 4, 4, 4)}, options=huge)

@@ -247,6 +247,34 @@ def test_unknown_sampler_names_the_known_ones() -> None:
         find_sampler("plms")
 
 
+@pytest.mark.parametrize(
+    ("steps", "sizes"),
+    [
+        (-1, [(6, 12), (8, 16), (10, 20), (10, 20), (10, 20), (10, 20)]),
+        (2, [(7, 14), (10, 20), (10, 20), (10, 20), (10, 20), (10, 20)]),
+        (0, [(4, 8)] * 6),
+    ],
+)
+def test_lcm_enlarges_its_estimate_in_the_first_steps(steps: int, sizes: list[tuple[int, int]]) -> None:
+    sampler, x = SAMPLERS["lcm"], torch.randn(1, 4, 4, 8)
+    upscale = {"ratio": 2.5, "steps": steps, "method": "bislerp"}
+    state, seen = sampler.begin(x, SIGMAS, 7, {"upscale": upscale}), []
+    while not sampler.is_done(state):
+        asked, sigma = sampler.query(state)
+        state = sampler.advance(state, denoise_gaussian(asked, sigma))
+        seen.append(tuple(sampler.result(state).shape[2:]))
+    assert seen == sizes
+
+
+def test_lcm_that_enlarges_goes_on_with_the_numbers_behind_the_starting_noise() -> None:
+    sampler, generator = SAMPLERS["lcm"], torch.Generator().manual_seed(7)
+    torch.randn(1, 4, 4, 6, generator=generator)
+    upscale = {"ratio": 2.0, "steps": 1, "method": "nearest-exact"}
+    state = sampler.begin(torch.zeros(1, 4, 4, 6), SIGMAS, 7, {"upscale": upscale})
+    enlarged = sampler.result(sampler.advance(state, torch.ones(1, 4, 4, 6)))
+    torch.testing.assert_close(enlarged, 1.0 + 6.0 * torch.randn(1, 4, 8, 12, generator=generator))
+
+
 def test_lcm_renoises_the_estimate_to_the_next_level() -> None:
     sampler = SAMPLERS["lcm"]
     state = sampler.begin(torch.full((1, 1, 80, 80), 9.0), SIGMAS, 1, {})

@@ -117,6 +117,13 @@ async def test_sampler_custom_keeps_its_seed_without_noise() -> None:
     [
         ("KSamplerSelect", {"sampler_name": "heun"}, ("heun", {})),
         ("SamplerLMS", {"order": 3}, ("lms", {"order": 3})),
+        ("SamplerEulerCFGpp", {"version": "regular"}, ("euler_cfg_pp", {})),
+        ("SamplerEulerCFGpp", {"version": "alternative"}, ("euler_cfg_pp", {"is_alternative": True})),
+        (
+            "SamplerLCMUpscale",
+            {"scale_ratio": 2.0, "scale_steps": -1, "upscale_method": "area"},
+            ("lcm", {"upscale": {"ratio": 2.0, "steps": -1, "method": "area"}}),
+        ),
         (
             "SamplerDPMPP_2M_SDE",
             {"solver_type": "heun", "eta": 1.0, "s_noise": 0.5, "noise_device": "gpu"},
