@@ -1,10 +1,11 @@
 """Hold back the report of a result until the picture that shows it has come, so that steps are told in order.
 
-Only the report waits: whoever needs the result itself has it at once.
+Only the report waits, and not for long: whoever needs the result itself has it at once.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from comfyserverless.core.errors import WorkerError
@@ -14,6 +15,9 @@ from comfyserverless.core.values import Value
 
 PREVIEW_PORT = "preview"
 """The output that a picture is given out as."""
+
+WAITS_S = 10.0
+"""For how long a report waits: a picture that takes longer is not worth it."""
 
 Observer = Callable[[Mapping[str, Value], WorkerError | None], None]
 """Told once per invocation, when it first finishes (its outputs, None) or fails (no outputs, why)."""
@@ -33,7 +37,8 @@ class PictureDesk:
         """Return who is to be told of a result: the observer, or this desk if a picture will follow."""
         if observer is None or not done.shows:
             return observer
-        report = self._held[done.invocation] = _Report(worker, observer)
+        given_up = asyncio.get_running_loop().call_later(WAITS_S, self.arrived, done.invocation, b"")
+        report = self._held[done.invocation] = _Report(worker, observer, given_up)
         return report.told
 
     def arrived(self, invocation: InvocationId, image: bytes) -> None:
@@ -58,11 +63,15 @@ class PictureDesk:
 
 
 class _Report:
-    """One report: it goes out when both the outputs and the picture are there."""
+    """One report: it goes out when both the outputs and the picture are there.
 
-    def __init__(self, worker: WorkerId, observer: Observer) -> None:
+    given_up: the timer that goes off if no picture comes.
+    """
+
+    def __init__(self, worker: WorkerId, observer: Observer, given_up: asyncio.TimerHandle) -> None:
         self.worker = worker
         self._observer = observer
+        self._given_up = given_up
         self._outputs: Mapping[str, Value] | None = None
         self._image: bytes | None = None
         self._is_shown = False
@@ -73,6 +82,7 @@ class _Report:
             self._observer({**outputs, PREVIEW_PORT: self._image}, error)
 
     def shown(self, image: bytes | None) -> None:
+        self._given_up.cancel()
         self._image, self._is_shown = image, True
         if self._outputs is not None:
             self._observer({**self._outputs, PREVIEW_PORT: image}, None)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
+from comfyserverless.control.workers import pictures
 from comfyserverless.control.workers.pictures import PictureDesk
 from comfyserverless.core.errors import WorkerError
 from comfyserverless.core.ids import InvocationId, WorkerId
@@ -19,11 +23,13 @@ class Story:
     def __init__(self) -> None:
         self.desk = PictureDesk()
         self.told: list[tuple[str, Any]] = []
+        self.was_told = asyncio.Event()
 
     def done(self, name: str, worker: WorkerId = W0, *, shows: bool = True, watched: bool = True) -> Any:
         def observe(outputs: Mapping[str, Any], error: WorkerError | None) -> None:
             assert outputs["state"] == name
             self.told.append((name, outputs["preview"]))
+            self.was_told.set()
 
         message = InvocationDone(InvocationId(name), b"", Timing(), shows=shows)
         observer = self.desk.hold(worker, message, observe if watched else None)
@@ -35,7 +41,7 @@ class Story:
         self.desk.arrived(InvocationId(name), image)
 
 
-def test_report_waits_for_its_picture_and_carries_it() -> None:
+async def test_report_waits_for_its_picture_and_carries_it() -> None:
     story = Story()
     story.done("p#1/3/1")
     assert story.told == []
@@ -45,20 +51,20 @@ def test_report_waits_for_its_picture_and_carries_it() -> None:
     assert len(story.told) == 1
 
 
-def test_result_that_shows_nothing_is_told_at_once() -> None:
+async def test_result_that_shows_nothing_is_told_at_once() -> None:
     story = Story()
     story.done("p#1/3/1", shows=False)
     assert story.told == [("p#1/3/1", None)]
 
 
-def test_picture_that_could_not_be_made_lets_the_report_go() -> None:
+async def test_picture_that_could_not_be_made_lets_the_report_go() -> None:
     story = Story()
     story.done("p#1/3/1")
     story.shown("p#1/3/1", b"")
     assert story.told == [("p#1/3/1", None)]
 
 
-def test_picture_may_come_before_the_observer_is_called() -> None:
+async def test_picture_may_come_before_the_observer_is_called() -> None:
     desk, told = PictureDesk(), []
     message = InvocationDone(InvocationId("p#1/3/1"), b"", Timing(), shows=True)
     observer = desk.hold(W0, message, lambda outputs, error: told.append((dict(outputs), error)))
@@ -69,7 +75,7 @@ def test_picture_may_come_before_the_observer_is_called() -> None:
     assert told == [({"state": 1, "preview": b"png"}, None)]
 
 
-def test_step_that_another_worker_finished_earlier_is_told_before_without_its_picture() -> None:
+async def test_step_that_another_worker_finished_earlier_is_told_before_without_its_picture() -> None:
     story = Story()
     story.done("p#1/3/1", W0)
     story.done("p#1/5/1", W0)
@@ -81,7 +87,7 @@ def test_step_that_another_worker_finished_earlier_is_told_before_without_its_pi
     assert story.told[2:] == [("p#1/5/1", b"jpeg")]
 
 
-def test_loss_of_a_worker_lets_its_reports_go_and_no_others() -> None:
+async def test_loss_of_a_worker_lets_its_reports_go_and_no_others() -> None:
     story = Story()
     story.done("p#1/3/1", W0)
     story.done("p#1/5/1", W1)
@@ -90,7 +96,17 @@ def test_loss_of_a_worker_lets_its_reports_go_and_no_others() -> None:
     assert len(story.desk) == 1
 
 
-def test_result_that_nobody_is_told_of_holds_nothing() -> None:
+async def test_report_does_not_wait_for_a_picture_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "WAITS_S", 0.0)
+    story = Story()
+    story.done("p#1/3/1")
+    assert story.told == []
+    await story.was_told.wait()
+    assert story.told == [("p#1/3/1", None)]
+    assert len(story.desk) == 0
+
+
+async def test_result_that_nobody_is_told_of_holds_nothing() -> None:
     story = Story()
     assert story.done("p#1/3/1", watched=False) is None
     assert len(story.desk) == 0
