@@ -41,7 +41,8 @@ def test_factors_are_cut_where_comfyui_cuts_them() -> None:
     limit = whole.sort().values[round(0.99 * (len(whole) - 1))].item()
     assert down.abs().max().item() == pytest.approx(limit, rel=0.1)
     assert (down.abs() == down.abs().max()).sum() > 1
-    assert (up @ down - difference).norm() < 0.1 * difference.norm()
+    lost = (up @ down - difference).norm() / difference.norm()
+    assert 0.01 < lost < 0.2, "of normal numbers cutting takes about an eighth"
 
 
 def test_smaller_rank_keeps_the_largest_values(monkeypatch: pytest.MonkeyPatch) -> None:
