@@ -238,6 +238,10 @@ class NodeContext:
         self._pinned = [emitted.id]
         self._services.dispatcher.unpin(others, self._hidden.unique_id)
 
+    async def room(self, invocation: InvocationId) -> bool:
+        """Make room for what a call of this node that runs has made; False if there will be none."""
+        return await self._services.dispatcher.room(invocation)
+
     def peek(self, output: Output) -> Value | None:
         """Return an output's value if it is there now, else None."""
         return self._services.dispatcher.peek(output)

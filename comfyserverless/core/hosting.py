@@ -20,6 +20,7 @@ Requests (host -> control), beside those of `host.bridge`, for a call:
 - `prompt` {graph: true, workflow: true, nodes: how many are known} of these what is wanted -> {graph, workflow:
   JSON texts of the submitted graph and of extra_pnginfo; nodes: those that expansions have added since, as
   [id, node, parent, display, real]}.
+- `room` {} -> whether to try again: its results found no room in the arena. There may be some now.
 
 Notices (host -> control):
 

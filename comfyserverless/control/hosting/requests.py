@@ -124,8 +124,11 @@ class HostRequests:
     async def _serve(self, request: wire.HostRequest, scope: _Scope | None) -> None:
         try:
             payload = values.decode(request.payload)
+            answer: Any
             if request.kind == "run_node":
                 answer = await self._run_node(scope, request.id, payload)
+            elif request.kind == "room":
+                answer = scope is not None and await scope.context.room(request.invocation)
             elif request.kind in self._answers:
                 answer = self._answers[request.kind](scope.context if scope else None, payload)
                 if inspect.isawaitable(answer):

@@ -30,6 +30,8 @@ class RoomQueue:
         self._waiting: dict[InvocationId, tuple[WorkerId, int]] = {}
         #: those that will not wait once more
         self._last: set[InvocationId] = set()
+        #: of those that wait, the ones that go on from where they are: nodes of packs, which run only once
+        self._running: dict[InvocationId, asyncio.Future[None]] = {}
         self._moves = 0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -44,6 +46,18 @@ class RoomQueue:
         self._waiting[call.id] = worker, held_bytes
         self._watch()
         return True
+
+    async def wait(self, call: InvocationSpec, worker: WorkerId) -> bool:
+        """Let a call that runs wait for room until it is to try again; False if that is of no use."""
+        if not self.admit(call, worker):
+            return False
+        going_on = self._running[call.id] = asyncio.get_running_loop().create_future()
+        try:
+            await going_on
+            return True
+        finally:
+            del self._running[call.id]
+            self._waiting.pop(call.id, None)
 
     def moved(self) -> None:
         """Take note that something happened, somewhere."""
@@ -73,8 +87,11 @@ class RoomQueue:
     def _release(self, invocations: Sequence[InvocationId]) -> None:
         for invocation in invocations:
             del self._waiting[invocation]
-        if invocations:
-            self._let_in(invocations)
+            if (going_on := self._running.get(invocation)) is not None and not going_on.done():
+                going_on.set_result(None)
+        again = [each for each in invocations if each not in self._running]
+        if again:
+            self._let_in(again)
 
     def _watch(self) -> None:
         if self._timer is None and self._waiting:

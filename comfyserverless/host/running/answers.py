@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from comfyserverless.core import values as trees
@@ -22,15 +22,19 @@ class Saves(Protocol):
 
 
 class Saving:
-    """Turn the values of one invocation into trees; `undo` gives up all of them."""
+    """Turn the values of one invocation into trees; `undo` gives up all of them.
 
-    def __init__(self, codec: Codec) -> None:
+    with_room: saves something, again when there is room for it.
+    """
+
+    def __init__(self, codec: Codec, with_room: Callable[[Callable[[], Value]], Value]) -> None:
         self._codec = codec
+        self._with_room = with_room
         self._refs: list[TensorRef | ObjectRef] = []
 
     def save(self, value: Any) -> Value:
         """Return one value as a tree."""
-        tree = self._codec.save(value)
+        tree = self._with_room(lambda: self._codec.save(value))
         self._refs += [leaf for leaf in trees.walk(tree) if isinstance(leaf, TensorRef | ObjectRef)]
         return tree
 

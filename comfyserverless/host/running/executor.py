@@ -85,7 +85,7 @@ class Executor:
         begin_s = time.perf_counter()
         _own_loop()
         running: Running | None = None
-        saving = Saving(self._codec)
+        saving = Saving(self._codec, self._bridge.with_room)
         fetched_s = 0.0
         loading_s = self._wait_for_packs(ticket)
 
@@ -160,7 +160,8 @@ class Executor:
         if job.method == LAZY_CHECK:
             return [{"names": needed_names(each)} for each in returned]
         lists = _list_slots(job.entry.cls)
-        return [answer_of(job.contract.outcome(job.entry, each), lists, saving) for each in returned]
+        with executing(Call(job.running, info)):
+            return [answer_of(job.contract.outcome(job.entry, each), lists, saving) for each in returned]
 
     def _call(self, job: _Job, function: Callable[..., Any], index: int) -> Any:
         with executing(_numbered(job, index)):

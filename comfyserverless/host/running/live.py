@@ -8,11 +8,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from comfyserverless.core import values as trees
+from comfyserverless.core.errors import CapacityError, NoRoomError
 from comfyserverless.core.ids import InvocationId
 from comfyserverless.core.messages import FromWorker, HostNotice, HostReply, HostRequest
 from comfyserverless.host.bridge import CallInfo, InterruptProcessingException, Places
@@ -24,6 +25,7 @@ from comfyserverless.worker.failures import OUT_OF_MEMORY
 _LOOK_EVERY_S = 0.25
 _WITHOUT_CALL_WITHIN_S = 60.0
 _NOBODY = CallInfo()
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -67,7 +69,16 @@ class LiveBridge:
         """
         call = current()
         made: list[Any] = []
-        tree = self._codec.save_arguments(payload, made)
+
+        def save() -> Any:
+            try:
+                return self._codec.save_arguments(payload, made)
+            except NoRoomError:
+                self._codec.free(made)
+                made.clear()
+                raise
+
+        tree = self.with_room(save)
         try:
             reply = self._exchange(call, kind, trees.encode(tree))
             if not reply.error_type:
@@ -77,6 +88,20 @@ class LiveBridge:
         finally:
             self._codec.free(made)  # not before the answer was read: it may mention arguments
         raise _error_of(reply)
+
+    def with_room(self, save: Callable[[], _T]) -> _T:
+        """Save something, as often as the server says that there is room now; nothing else is done again.
+
+        Raises CapacityError, which no NoRoomError is: for that the whole node would run a second time.
+        """
+        while True:
+            try:
+                return save()
+            except NoRoomError as exc:
+                reply = self._exchange(current(), "room", trees.encode({}))
+                self._notice("read", {"request": reply.id})
+                if reply.error_type or not trees.decode(reply.payload):
+                    raise CapacityError(str(exc)) from exc
 
     def ask_parts(self, wanted: dict[str, Any]) -> Any:
         """Ask for parts of the prompt of the current call (see `core.hosting`); what they name stays."""

@@ -212,6 +212,22 @@ async def test_what_a_call_is_about_is_told_for_as_long_as_the_call_may_run_agai
     assert "not known any more" in desk.replies[1].error
 
 
+async def test_call_whose_results_find_no_room_hears_whether_there_is_some_now(desk: Desk) -> None:
+    desk.dispatcher.worker_joined(HOST, {"pack": 1})
+    context = desk.context()
+    call = context.emit("pack.call", node={}, method="execute", calls=[], about={})
+    with desk.requests.opened(call.id, context):
+        await desk.ask("room", {}, 5, call.id)
+        desk.dispatcher._make_room = lambda worker: worker == HOST
+        await desk.ask("room", {}, 6, call.id)
+    assert [
+        (each.id, values.decode(each.payload)) for each in desk.replies if isinstance(each, wire.HostReply)
+    ] == [
+        (5, False),
+        (6, True),
+    ]
+
+
 async def test_call_that_is_made_again_may_ask_as_long_as_its_node_is_there(desk: Desk) -> None:
     context = desk.context()
     with desk.requests.opened(CALL, context):

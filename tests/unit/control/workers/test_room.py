@@ -34,11 +34,14 @@ class Bench:
             self.queue.freed(worker)
 
     def admit(self, name: str, *needs: str, worker: WorkerId = W0) -> bool:
-        needed = tuple(InvocationId(need) for need in needs)
-        spec = InvocationSpec(
-            InvocationId(name), PromptId("run"), DEFAULT_TENANT, NodeId("1"), "f", "gpu", "f", needed
-        )
-        return self.queue.admit(spec, worker)
+        return self.queue.admit(spec(name, *needs), worker)
+
+
+def spec(name: str, *needs: str) -> InvocationSpec:
+    needed = tuple(InvocationId(need) for need in needs)
+    return InvocationSpec(
+        InvocationId(name), PromptId("run"), DEFAULT_TENANT, NodeId("1"), "f", "gpu", "f", needed
+    )
 
 
 async def test_tensor_that_several_results_mention_is_held_once() -> None:
@@ -106,3 +109,37 @@ async def test_look_at_what_waits_is_repeated_by_a_timer(monkeypatch: pytest.Mon
     assert bench.admit("y")
     async with asyncio.timeout(60):
         assert [await let_in.get(), await let_in.get()] == [["x"], ["y"]]
+
+
+async def test_call_that_runs_goes_on_from_where_it_is_and_is_not_let_in_again() -> None:
+    bench = Bench()
+    for name in "abc":
+        bench.hold(name)
+    waiting = asyncio.create_task(bench.queue.wait(spec("x"), W0))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    bench.drop("a")
+    assert await waiting
+    assert (bench.let_in, len(bench.queue)) == ([], 0)
+
+
+async def test_call_that_runs_tries_once_more_when_nothing_happens_and_then_no_more() -> None:
+    bench = Bench()
+    bench.hold("a")
+    waiting = asyncio.create_task(bench.queue.wait(spec("x"), W0))
+    await asyncio.sleep(0)
+    bench.queue._look(bench.queue._moves)
+    assert await waiting
+    assert not await bench.queue.wait(spec("x"), W0)
+
+
+async def test_call_that_was_stopped_waits_no_more() -> None:
+    bench = Bench()
+    bench.hold("a")
+    bench.hold("b")
+    waiting = asyncio.create_task(bench.queue.wait(spec("x"), W0))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert len(bench.queue) == 0
+    bench.drop("a")

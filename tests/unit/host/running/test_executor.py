@@ -380,6 +380,35 @@ def test_answer_of_the_server_is_waited_for_by_nobodys_account(
     assert result[1] == 3
 
 
+@pytest.mark.parametrize("is_there", [True, False])
+def test_node_whose_result_finds_no_room_runs_once_and_waits_for_it(rig: Rig, is_there: bool) -> None:
+    runs: list[int] = []
+    held = rig.store.put(torch.ones(12_000))  # 48 of the arena's 64 KiB
+
+    def run(self: Any) -> tuple[Any, ...]:
+        runs.append(1)
+        return ("small", torch.ones(8_000))
+
+    def answer(request: wire.HostRequest) -> wire.HostReply:
+        assert (request.kind, request.invocation) == ("room", "p/5/0")
+        if is_there:
+            rig.store.free([held.id])
+        return wire.HostReply(request.id, trees.encode(is_there))
+
+    rig.add(run)
+    rig.answer_later(answer)
+    answered = rig.call()
+    assert runs == [1]
+    if is_there:
+        assert isinstance(answered, wire.InvocationDone)
+        (result,) = [each["result"] for each in trees.decode(answered.outputs)["answers"]]
+        assert torch.equal(rig.store.get(result[1]), torch.ones(8_000))
+    else:
+        assert isinstance(answered, wire.InvocationFailed)
+        assert answered.exception_type == "comfyserverless.core.errors.CapacityError", "else it would run again"
+    rig.store.free([held.id])
+
+
 def test_refusal_of_the_server_is_an_error_of_the_node(rig: Rig) -> None:
     def run(self: Any) -> None:
         bridge.bridge().ask("run_node", {"class_type": "X", "inputs": {}})
