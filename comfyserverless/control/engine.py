@@ -16,7 +16,7 @@ from comfyserverless.control.guidance.choices import Choices
 from comfyserverless.control.hosting.folders import follow_folders
 from comfyserverless.control.hosting.hosting import Hosting
 from comfyserverless.control.metering.book import UsageBook
-from comfyserverless.control.metering.limits import Admission
+from comfyserverless.control.metering.limits import Admission, counted_lanes
 from comfyserverless.control.metrics.metrics import Metrics
 from comfyserverless.control.metrics.state import Sight
 from comfyserverless.control.overview.overview import Overview
@@ -42,6 +42,7 @@ from comfyserverless.control.views import (
 from comfyserverless.control.workers.pool import WorkerPool
 from comfyserverless.control.workers.processes import check_sizes
 from comfyserverless.control.workers.scratch import Scratch, shared_folder
+from comfyserverless.control.workers.sizing import count_gpus
 from comfyserverless.core.config import EngineConfig
 from comfyserverless.core.errors import CapacityError
 from comfyserverless.core.ids import DEFAULT_TENANT, PromptId, TenantId, WorkerId
@@ -70,7 +71,8 @@ class Engine:
         self._prompts = Prompts(store, opening)
         self._queue = self._prompts.queue
         self.book = UsageBook(store, opening, now_ms)
-        self._admission = Admission(tenants, self._queue, self.book, now_ms)
+        lanes = counted_lanes(count_gpus(), config.pack_flags)
+        self._admission = Admission(tenants, self._queue, self.book, now_ms, lanes)
         self._scratch = Scratch(shared_folder())
         profiles = config.worker.profiles
         self._choices = Choices(None if profiles is None else profiles / "guidance.json")

@@ -47,10 +47,10 @@ def token_label(digest: bytes) -> str:
 class Limits:
     """What a tenant may take up; None is no limit.
 
-    max_queued: prompts that wait; max_running: prompts that run at once (more wait); max_request_bytes: body
-    of one request, on top of the server's own limit; max_gpu_s_per_day: seconds of service in GPU lanes on one
-    UTC day, whatever the weight. Raises ConfigError for a value below 1 or above MOST, and for seconds that are
-    not above 0.
+    max_queued: prompts that wait; max_running: prompts that run at once (more wait); max_request_bytes: body of
+    one request, on top of the server's own limit; max_gpu_s_per_day: seconds of service in GPU lanes, and of
+    packs' nodes where these may use a GPU, on one UTC day, whatever the weight. Raises ConfigError for a value
+    below 1 or above MOST, and for seconds that are not above 0.
     """
 
     max_queued: int | None = None

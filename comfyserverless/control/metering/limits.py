@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from comfyserverless.control.accounts.account import Limits
@@ -19,6 +19,7 @@ from comfyserverless.control.metering.book import UsageBook
 from comfyserverless.control.records.queue import PromptQueue
 from comfyserverless.control.views import SubmitResult
 from comfyserverless.core.ids import TenantId
+from comfyserverless.core.modelfn import Lane
 
 log = logging.getLogger(__name__)
 
@@ -27,13 +28,29 @@ _LOOK_AGAIN_S = 5.0
 _DAY_S = 86_400
 
 
+def counted_lanes(gpus: int, pack_flags: Mapping[str, object]) -> tuple[Lane, ...]:
+    """Return the lanes whose service counts as GPU seconds.
+
+    Nodes of packs compute on the GPU by themselves where there is one, unless `--cpu` says that they must not;
+    nobody measures when, so all their service counts. Coroutines wait for other machines as a rule: theirs does
+    not.
+    """
+    return ("gpu", "pack") if gpus and not pack_flags.get("cpu") else ("gpu",)
+
+
 class Admission:
-    """Decide by the limits of tenants. clock_ms: Unix time."""
+    """Decide by the limits of tenants. clock_ms: Unix time; lanes: whose service counts as GPU seconds."""
 
     def __init__(
-        self, tenants: Tenants, queue: PromptQueue, book: UsageBook, clock_ms: Callable[[], int]
+        self,
+        tenants: Tenants,
+        queue: PromptQueue,
+        book: UsageBook,
+        clock_ms: Callable[[], int],
+        lanes: Sequence[Lane] = ("gpu",),
     ) -> None:
         self.tenants = tenants
+        self._lanes = lanes
         self._queue = queue
         self.book = book
         self._clock_ms = clock_ms
@@ -50,7 +67,7 @@ class Admission:
         if not self._is_spent(tenant, limits):
             return None
         wait_s = until_next_day_s(self._clock_ms())
-        used_s = self.book.today_s(tenant)["gpu"]
+        used_s = self._used_s(tenant)
         details = (
             f"{used_s:.1f} of {limits.max_gpu_s_per_day:g} GPU seconds of today are used; they start anew at"
             f" {self._next_day()}, in {wait_s} s"
@@ -78,7 +95,11 @@ class Admission:
 
     def _is_spent(self, tenant: TenantId, limits: Limits) -> bool:
         limit_s = limits.max_gpu_s_per_day
-        return limit_s is not None and self.book.today_s(tenant)["gpu"] >= limit_s
+        return limit_s is not None and self._used_s(tenant) >= limit_s
+
+    def _used_s(self, tenant: TenantId) -> float:
+        today_s = self.book.today_s(tenant)
+        return sum(today_s.get(lane, 0.0) for lane in self._lanes)
 
     def _hold(self, tenant: TenantId, look_again: Callable[[], None]) -> None:
         if tenant not in self._held:

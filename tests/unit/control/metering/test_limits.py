@@ -14,7 +14,7 @@ from comfyserverless.control.accounts.book import AccountBook
 from comfyserverless.control.accounts.tenants import Tenants
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.metering import limits as limits_module
-from comfyserverless.control.metering.limits import Admission
+from comfyserverless.control.metering.limits import Admission, counted_lanes
 from comfyserverless.control.records.queue import PromptQueue
 from comfyserverless.core.config import Folders
 from comfyserverless.core.ids import TenantId
@@ -106,3 +106,23 @@ async def test_full_queue_is_told_before_used_up_seconds(gate: Gate) -> None:
     assert refused is not None
     assert refused.error is not None
     assert (refused.error["type"], refused.retry_after_s) == ("queue_full", 5)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "flags", "is_refused"), [(1, {}, True), (1, {"cpu": True}, False), (0, {}, False)]
+)
+async def test_seconds_of_packs_count_where_they_may_compute_on_a_gpu(
+    gate: Gate, gpus: int, flags: dict[str, object], is_refused: bool
+) -> None:
+    gate.admission = Admission(
+        gate.admission.tenants,
+        gate.queue,
+        gate.books.book,
+        gate.books.clock,
+        counted_lanes(gpus, flags),
+    )
+    gate.limit(Limits(max_gpu_s_per_day=3.5))
+    for lane in ("pack", "async", "gpu"):
+        assert gate.admission.refusal(ALICE, 1) is None
+        gate.use(lane=lane)
+    assert (gate.admission.refusal(ALICE, 1) is not None) is is_refused
