@@ -9,6 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 TESTS ?= tests
+# All tests run in so many processes (see tests/support/halves.py), since many only wait; a choice of them in one.
+JOBS ?= $(if $(filter tests,$(TESTS)),2,0)
 
 # One torch thread and a passive wait: several test processes share the cores.
 TEST_ENV := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE
@@ -29,7 +31,7 @@ run: $(STAMP_RUN)
 	$(BIN)/comfyserverless serve $(ARGS)
 
 test: $(STAMP_DEV) web
-	$(TEST_ENV) $(BIN)/python -m pytest $(TESTS)
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(JOBS) $(TESTS)
 
 check: lint type arch
 	$(MAKE) test

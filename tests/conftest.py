@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -70,6 +71,36 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for folder in MARKED_FOLDERS:
             if folder in item.path.parts:
                 item.add_marker(folder)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Say which process runs what, where there are several."""
+    from tests.support.halves import Halves
+
+    return Halves(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Leave no server behind when test processes were ended before they could stop theirs."""
+    if (shared := session.config.pluginmanager.getplugin("dsession")) is not None:
+        from tests.support.halves import end_what_is_left
+
+        end_what_is_left(shared.nodemanager.testrunuid)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print features by families of models, passed / all, if recorded cases ran.
+
+    Here and not beside the cases: with several test processes only this file is read by the one that prints.
+    """
+    from tests.support.parity_report import outcomes_of, table
+
+    if outcomes := outcomes_of(terminalreporter.stats):
+        terminalreporter.section("parity: passed / all")
+        for line in table(outcomes):
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
