@@ -21,7 +21,7 @@ from comfyserverless.sampling.noise import starting_noise, stream_behind
 from comfyserverless.sampling.samplers.base import Sampler
 from comfyserverless.sampling.samplers.ddpm import sizes_of
 from comfyserverless.sampling.samplers.registry import find_sampler
-from comfyserverless.sampling.sigmas import WalkRequest, check_walk, walk_sigmas, walking
+from comfyserverless.sampling.sigmas import WalkRequest, check_scheduled, check_walk, walk_sigmas, walking
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
 
 _WALK_PORTS = (
@@ -78,7 +78,8 @@ class SampleBegin(ModelFn):
         sampler = find_sampler(inputs["sampler"])
         samples = _fit_channels(inputs["latent"]["samples"], facts)
         if inputs["sigmas"] is None:
-            sigmas = walk_sigmas(parametrization, _walk_request(sampler, inputs))
+            request = _walk_request(sampler, inputs)
+            sigmas = check_scheduled(walk_sigmas(parametrization, request), request)
         else:
             sigmas = check_walk(inputs["sigmas"])
         if not len(sigmas):

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from comfyserverless.sampling.parametrization import Parametrization
-from comfyserverless.sampling.regions import EVERYWHERE, Region, find_region, left_over
+from comfyserverless.sampling.regions import EVERYWHERE, Region, check_inside, find_region, left_over
 
 POSITIVE, NEGATIVE, MIDDLE = 0, 1, 2
 
@@ -293,6 +293,14 @@ def _active_entries(
             for other in listed:
                 if other != side:
                     listed[other] += _counterparts(listed[side], listed[other])
+    active = [
+        (side, each)
+        for side in sides.listed
+        for each in listed[side]
+        if is_in_range(each.limits, sigma, parametrization)
+    ]
+    for _, each in active:
+        check_inside(each.limits, size)
     entries = [
         Entry(
             side,
@@ -302,9 +310,7 @@ def _active_entries(
             each.region,
             each.limits.get("strength", 1.0),
         )
-        for side in sides.listed
-        for each in listed[side]
-        if is_in_range(each.limits, sigma, parametrization)
+        for side, each in active
     ]
     return _fill_up(entries, size) if any(DEFAULT in entry.options for entry in entries) else entries
 

@@ -15,8 +15,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from comfyserverless.core.errors import PromptError
+
 _LEAST_BOUNDS = 8
 """Cells on each side of the box around a mask, at least."""
+
+_CELL_PX = 8
+"""Pixels on each side of a cell."""
 
 _FADE = 8
 """Cells over which the weight of an area fades towards the borders that lie inside the latent."""
@@ -98,6 +103,22 @@ def find_region(options: Mapping[str, Any], size: Sequence[int]) -> Region:
         return Region(_clamp(_bounds(mask), size), mask, strength)
     area = options.get("area")
     return Region(None if area is None else _clamp(_in_cells(area, size), size), mask, strength)
+
+
+def check_inside(options: Mapping[str, Any], size: Sequence[int]) -> None:
+    """Check that a conditioning's area has a part of a latent of size (height, width) cells.
+
+    Raises PromptError for one that begins behind the right or lower border.
+    """
+    area = options.get("area")
+    if area is None or (options.get("mask") is not None and options.get("set_area_to_bounds")):
+        return
+    box = _in_cells(area, size)
+    if box.top >= size[0] or box.left >= size[1]:
+        raise PromptError(
+            f"an area begins at x {box.left * _CELL_PX}, y {box.top * _CELL_PX}, outside of the picture;"
+            f" allowed: x below {size[1] * _CELL_PX} and y below {size[0] * _CELL_PX}"
+        )
 
 
 def left_over(

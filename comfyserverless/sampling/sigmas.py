@@ -70,6 +70,21 @@ def walking(sampler: str) -> Iterator[None]:
         raise PromptError(f"sampler {sampler!r} cannot walk these levels with these settings: {exc}") from exc
 
 
+def check_scheduled(sigmas: Tensor, request: WalkRequest) -> Tensor:
+    """Return levels that a scheduler chose, if they are numbers.
+
+    Raises PromptError otherwise: kl_optimal spaces no single level, and others fail for a model whose smallest
+    or largest level somebody set to one that they cannot reach.
+    """
+    if not torch.isfinite(sigmas).all():
+        raise PromptError(
+            f"scheduler {request.scheduler!r} finds no levels for this model and {request.steps} steps: they"
+            f" are {', '.join(f'{level:g}' for level in sigmas[:3].tolist())} ...; allowed: other schedulers, more"
+            " steps, or other limits of the model's levels"
+        )
+    return sigmas
+
+
 def check_walk(sigmas: Tensor) -> Tensor:
     """Return levels that were made or written by somebody if samplers can walk them; they may rise.
 

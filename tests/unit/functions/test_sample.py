@@ -110,6 +110,11 @@ def test_walk_of_one_level_at_the_clean_end_gives_the_latent_back() -> None:
     torch.testing.assert_close(end(begun["state"]), IMAGE)
 
 
+def test_scheduler_without_levels_is_refused() -> None:
+    with pytest.raises(PromptError, match="'kl_optimal' finds no levels"):
+        begin(scheduler="kl_optimal", steps=1, sampler="dpmpp_2m_sde")
+
+
 def test_plan_lists_one_evaluation_per_model_call() -> None:
     plan = begin(sampler="heun", steps=2)["plan"]
     assert plan["steps"] == 2

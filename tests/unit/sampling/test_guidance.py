@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.sampling.guidance import Batch, Guidance, Mode, combine, plan_batches
 from comfyserverless.sampling.parametrization import discrete_parametrization
 
@@ -160,6 +161,14 @@ def test_area_is_seen_alone_and_gets_a_counterpart_on_the_other_side() -> None:
         for batch in plan_batches(guidance, 1.0, PARAMETRIZATION, SIZE)
     ]
     assert plans == [[(1, 2, "p"), (0, 2, None)], [(1, 4, "p"), (0, 4, None)]]
+
+
+def test_area_outside_of_the_picture_is_refused_when_its_entry_acts() -> None:
+    middle = PARAMETRIZATION.percent_to_sigma(0.5)
+    guidance = Guidance([entry(area=[4, 4, 0, 4], start_percent=0.0, end_percent=0.5)], [entry()], 7.0)
+    with pytest.raises(PromptError, match="an area begins at x 32, y 0, outside of the picture"):
+        plan(guidance, middle)
+    assert plan(guidance, middle * 0.99) == [[1]]
 
 
 def test_counterpart_is_made_of_the_smallest_entry_around_and_limited_alike() -> None:

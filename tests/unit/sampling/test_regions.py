@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from comfyserverless.sampling.regions import EVERYWHERE, Box, Region, find_region, left_over
+from comfyserverless.core.errors import PromptError
+from comfyserverless.sampling.regions import EVERYWHERE, Box, Region, check_inside, find_region, left_over
 
 X = torch.zeros(2, 4, 32, 24)
 SIZE = (32, 24)
@@ -28,6 +29,22 @@ def test_no_options_mean_everywhere() -> None:
 )
 def test_area_is_cut_off_at_the_border_of_the_latent(area: list[object], box: Box) -> None:
     assert find_region({"area": area}, SIZE).box == box
+
+
+@pytest.mark.parametrize(
+    "area", [[8, 8, 0, 24], [8, 8, 32, 0], [8, 8, 99, 99], ["percentage", 0.5, 0.5, 0.0, 1.0]]
+)
+def test_area_outside_of_the_picture_is_refused(area: list[object]) -> None:
+    with pytest.raises(PromptError, match="outside of the picture; allowed: x below 192 and y below 256"):
+        check_inside({"area": area}, SIZE)
+    check_inside({"area": area, "mask": torch.ones(1, 32, 24), "set_area_to_bounds": True}, SIZE)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"area": [64, 64, 31, 23]}, {"area": ["percentage", 1.0, 1.0, 0.9, 0.9]}]
+)
+def test_area_with_a_part_of_the_picture_is_taken(options: dict[str, object]) -> None:
+    check_inside(options, SIZE)
 
 
 def test_weights_fade_towards_borders_inside_the_latent_only() -> None:

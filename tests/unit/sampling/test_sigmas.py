@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from comfyserverless.core.errors import PromptError
 from comfyserverless.sampling.parametrization import discrete_parametrization
-from comfyserverless.sampling.sigmas import WalkRequest, check_walk, walk_sigmas, walking
+from comfyserverless.sampling.sigmas import WalkRequest, check_scheduled, check_walk, walk_sigmas, walking
 from tests.support.recorded_bits import equals_recorded
 
 RECORDED = load_file(Path(__file__).parent / "data" / "sigmas_sd15.safetensors")
@@ -80,6 +80,14 @@ def test_the_longest_schedule_of_the_widgets_is_walked() -> None:
 def test_levels_that_no_sampler_can_walk_are_refused(levels: list[float]) -> None:
     with pytest.raises(PromptError, match=r"cannot be walked: level [12] of"):
         check_walk(torch.tensor(levels))
+
+
+def test_schedule_that_spaces_no_single_level_is_refused_by_name() -> None:
+    request = WalkRequest("kl_optimal", 1)
+    with pytest.raises(PromptError, match="scheduler 'kl_optimal' finds no levels for this model and 1 steps"):
+        check_scheduled(walk_sigmas(PARAMETRIZATION, request), request)
+    given = walk_sigmas(PARAMETRIZATION, WalkRequest("kl_optimal", 2))
+    assert check_scheduled(given, request) is given
 
 
 @pytest.mark.parametrize("levels", [[], [0.0], [5.0], [3.0, 0.0], [0.5, 3.0, 9.0], [2.0, 2.0]])
