@@ -74,10 +74,12 @@ def test_one_file_may_hold_both_networks_and_their_units(tmp_path: Path) -> None
     with_units = ModelPool().vae(VaeRef(file(tmp_path, "u.safetensors", {**both, **units})))
     expected = decode_by_hand(halves["decoder"], (samples - 0.25) * 0.5)
     assert torch.allclose(with_units.decode_part(samples), expected * 2 - 1, atol=_TOLERANCE)
-    plain = ModelPool().vae(VaeRef(file(tmp_path, "p.safetensors", both)))
-    assert torch.allclose(
-        plain.decode_part(samples), decode_by_hand(halves["decoder"], samples) * 2 - 1, atol=_TOLERANCE
-    )
+    inside = {f"first_stage_model.{name}": one for name, one in both.items()}
+    for name, tensors in (("p.safetensors", both), ("checkpoint.safetensors", inside)):
+        plain = ModelPool().vae(VaeRef(file(tmp_path, name, tensors)))
+        assert torch.allclose(
+            plain.decode_part(samples), decode_by_hand(halves["decoder"], samples) * 2 - 1, atol=_TOLERANCE
+        )
 
 
 def test_weights_count_as_all_others_and_leave_when_they_are_not_used(tmp_path: Path) -> None:
