@@ -191,7 +191,7 @@ class Bench:
     async def run(self, prompt: Prompt, targets: Sequence[str] | None = None) -> Ran:
         """Run a prompt to its end."""
         ran, task = self.start(prompt, targets)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await task
         return ran
 

@@ -199,7 +199,7 @@ class Bindings:
         """Make the caller wait, as this stream does everything at once."""
         self.calls.append(("signal_wait_until_on_stream", self._offset(signal, 8), how, value, stream))
         assert how == CmpType.CMP_GE
-        deadline_s = time.monotonic() + 10.0
+        deadline_s = time.monotonic() + 60.0
         while self.signal_fetch(signal) < value:
             assert time.monotonic() < deadline_s, "the signal never came"
             time.sleep(0.001)
