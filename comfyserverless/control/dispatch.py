@@ -130,13 +130,6 @@ class Dispatcher:
         if invocations:
             self._handle(events.ResultsUnpinned(tuple(invocations), self._clock(), cause))
 
-    async def room(self, invocation: InvocationId) -> bool:
-        """Make room for what a call that runs has made, or wait for it; False if there will be none."""
-        where = next((worker for worker, running in self._running.items() if invocation in running), None)
-        if where is None or invocation not in self._calls:
-            return False
-        return self._make_room(where) or await self._room.wait(self._calls[invocation].spec, where)
-
     def close_run(self, run: PromptId) -> None:
         """Drop what a run has waiting and cancel what it has running."""
         self._handle(events.RunClosed(run, self._clock(), run))
@@ -366,6 +359,15 @@ class Dispatcher:
 
     def _let_in(self, invocations: Sequence[InvocationId]) -> None:
         self._handle(events.RoomAwaited(tuple(invocations), self._clock(), "room"))
+
+
+async def room_for(invocation: InvocationId, dispatcher: Dispatcher) -> bool:
+    """Make room for what a call that runs has made, or wait for it; False if there will be none."""
+    own = dispatcher
+    where = next((worker for worker, running in own._running.items() if invocation in running), None)
+    if where is None or invocation not in own._calls:
+        return False
+    return own._make_room(where) or await own._room.wait(own._calls[invocation].spec, where)
 
 
 def _refusal(invocation: InvocationId, error: Exception) -> wire.InvocationFailed:
