@@ -138,7 +138,7 @@ def _unless_out_of_memory(network: Callable[[Tensor], Tensor], x: Tensor) -> Ten
     return None
 
 
-class _KlAutoencoder(Autoencoder):
+class KlAutoencoder(Autoencoder):
     """An autoencoder in the module of diffusers."""
 
     def __init__(
@@ -184,7 +184,7 @@ def load_autoencoder(root: Weights, residence: Residence) -> Autoencoder:
 
     encoder = half("vae encoder", vae_encoder_order(skeleton.module), "encoder.", "quant_conv.")
     decoder = half("vae decoder", vae_decoder_order(skeleton.module), "decoder.", "post_quant_conv.")
-    return _KlAutoencoder(encoder, decoder, config)
+    return KlAutoencoder(encoder, decoder, config)
 
 
 def _build(config: Mapping[str, Any]) -> AutoencoderKL:

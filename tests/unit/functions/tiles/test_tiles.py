@@ -17,7 +17,7 @@ from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import FileRef, UpscaleRef, VaeRef
 from comfyserverless.functions.registry import FUNCTIONS
 from comfyserverless.functions.tiles.planning import PART_PX
-from comfyserverless.models.autoencoder import Autoencoder
+from comfyserverless.models.autoencoder import KlAutoencoder
 from comfyserverless.models.tiles.blending import run_in_tiles, three_tilings
 
 VAE = VaeRef(FileRef("/models/vae"))
@@ -68,7 +68,7 @@ class Pool:
     def __init__(self) -> None:
         self.half = Half()
         config = {"latent_channels": 4, "block_out_channels": (1, 1, 1, 1)}
-        self.autoencoder: Any = Autoencoder(self.half, self.half, config)  # type: ignore[arg-type]
+        self.autoencoder: Any = KlAutoencoder(self.half, self.half, config)  # type: ignore[arg-type]
 
     def vae(self, ref: VaeRef) -> Any:
         assert ref == VAE
