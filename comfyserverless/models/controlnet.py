@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from diffusers.models.controlnets.controlnet import ControlNetModel
 
 _PREFIXES = ("control_model.", "")
-_FOREIGN = {"lora_controlnet": "a Control-LoRA"}
+_FOREIGN = {"lora_controlnet": "a Control-LoRA", "difference": "the difference of a ControlNet to a model"}
 """Tensors that tell relatives of ControlNets apart, which would otherwise load and give wrong pictures."""
 _HINT_LAST = 14
 _POOLED_SUFFIXES = ("_shuffle", "_shuffle_fp16")

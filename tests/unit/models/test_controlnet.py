@@ -39,10 +39,14 @@ def test_a_file_that_is_no_controlnet_is_refused() -> None:
         load_controlnet(shapes_of(mini_unet()), RESIDENCE)
 
 
-def test_relatives_of_controlnets_are_refused_by_kind() -> None:
+@pytest.mark.parametrize(
+    ("mark", "kind"),
+    [("lora_controlnet", "a Control-LoRA"), ("difference", "the difference of a ControlNet to a model")],
+)
+def test_relatives_of_controlnets_are_refused_by_kind(mark: str, kind: str) -> None:
     spec = controlnet_unet(MINI_UNET)
-    spec.e("lora_controlnet", 1)
-    with pytest.raises(ModelFileError, match="is a Control-LoRA, which is not supported"):
+    spec.e(mark, 1)
+    with pytest.raises(ModelFileError, match=f"is {kind}, which is not supported"):
         load_controlnet(shapes_of(spec), RESIDENCE)
 
 
