@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from comfyserverless.control.dispatch import Call, Dispatcher
+from comfyserverless.control.dispatch import Call, Dispatcher, room_for
 from comfyserverless.control.execution.classes import NodeClasses, OwnClasses
 from comfyserverless.control.files import FolderPaths
 from comfyserverless.control.guidance.choices import Choices
@@ -240,7 +240,7 @@ class NodeContext:
 
     async def room(self, invocation: InvocationId) -> bool:
         """Make room for what a call of this node that runs has made; False if there will be none."""
-        return await self._services.dispatcher.room(invocation)
+        return await room_for(invocation, self._services.dispatcher)
 
     def peek(self, output: Output) -> Value | None:
         """Return an output's value if it is there now, else None."""

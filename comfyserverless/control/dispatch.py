@@ -361,13 +361,10 @@ class Dispatcher:
         self._handle(events.RoomAwaited(tuple(invocations), self._clock(), "room"))
 
 
-async def room_for(invocation: InvocationId, dispatcher: Dispatcher) -> bool:
+async def room_for(invocation: InvocationId, own: Dispatcher) -> bool:
     """Make room for what a call that runs has made, or wait for it; False if there will be none."""
-    own = dispatcher
-    where = next((worker for worker, running in own._running.items() if invocation in running), None)
-    if where is None or invocation not in own._calls:
-        return False
-    return own._make_room(where) or await own._room.wait(own._calls[invocation].spec, where)
+    at = next((worker for worker, running in own._running.items() if invocation in running), None)
+    return at is not None and (own._make_room(at) or await own._room.wait(own._calls[invocation].spec, at))
 
 
 def _refusal(invocation: InvocationId, error: Exception) -> wire.InvocationFailed:
