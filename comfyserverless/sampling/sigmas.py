@@ -79,8 +79,8 @@ def check_scheduled(sigmas: Tensor, request: WalkRequest) -> Tensor:
     if not torch.isfinite(sigmas).all():
         raise PromptError(
             f"scheduler {request.scheduler!r} finds no levels for this model and {request.steps} steps: they"
-            f" are {', '.join(f'{level:g}' for level in sigmas[:3].tolist())} ...; allowed: other schedulers, more"
-            " steps, or other limits of the model's levels"
+            f" begin with {float(sigmas[0]):g}; allowed: other schedulers, more steps, or other limits of the"
+            " model's levels"
         )
     return sigmas
 
