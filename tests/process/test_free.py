@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.process.test_recovery import graph
 from tests.support.client import Client
 from tests.support.server import RunningServer
-
-WITHIN_S = 60.0
+from tests.support.striking import until
 
 
 async def held_bytes(client: Client) -> tuple[int, int]:
     """Return the bytes of weights of the one worker, and of memory that it takes up, as it last said."""
     (worker,) = (await client.get("/comfyserverless/workers"))["workers"]
     return worker["weights_bytes"], worker["resident_bytes"]
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while not await condition():  # noqa: ASYNC110  (workers tell their figures now and then)
-            await asyncio.sleep(0.1)
 
 
 async def free(client: Client, body: str) -> None:
@@ -41,6 +33,9 @@ async def test_weights_leave_and_results_stay_unless_asked_for(
         async def has_none() -> bool:
             return (await held_bytes(client))[0] == 0
 
+        async def has_less() -> bool:
+            return before_bytes - (await held_bytes(client))[1] > weights_bytes // 2
+
         first = await client.run(graph(1, 2))
         await until(has_weights)
         await free(client, "")
@@ -48,7 +43,7 @@ async def test_weights_leave_and_results_stay_unless_asked_for(
         weights_bytes, before_bytes = await held_bytes(client)
         await free(client, '{"unload_models": true}')
         await until(has_none)
-        assert before_bytes - (await held_bytes(client))[1] > weights_bytes // 2
+        await until(has_less)
         again = await client.run(graph(1, 2))
         assert len(again.cached_nodes()) == len(graph(1, 2))
         assert again.images() == first.images()

@@ -23,9 +23,9 @@ COUNT = 100_000
 WORKFLOWS = 1_000
 #: Pages take a few milliseconds on a quiet machine.
 WITHIN_S = 2.0
+TRIES = 20
 MOST_GROWTH_MB = 80
 
-pytestmark = pytest.mark.timeout(600)
 
 #: Every second prompt is of the workflow `big`, the others of a thousand.
 FILL = """
@@ -79,12 +79,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 )
 def test_every_page_is_there_at_once(server: ServerProcess, path: str, count: int) -> None:
     took_s = []
-    for _ in range(3):
+    for _ in range(TRIES):  # whatever else the machine does only adds to a time
         began_s = time.monotonic()
         found = server.get(path)
         took_s.append(time.monotonic() - began_s)
-    assert (len(found) if path.startswith("/history") else found["pagination"]["total"]) == count
-    assert min(took_s) < WITHIN_S
+        assert (len(found) if path.startswith("/history") else found["pagination"]["total"]) == count
+        if took_s[-1] < WITHIN_S:
+            return
+    raise AssertionError(took_s)
 
 
 def test_whole_history_is_sent_piece_by_piece(server: ServerProcess) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.client import Client
-from tests.support.server import SHM, RunningServer, shared_memory_of
+from tests.support.server import PATIENCE_S, SHM, RunningServer, shared_memory_of
+from tests.support.striking import until
 
 START = Callable[..., RunningServer]
 
@@ -48,8 +49,15 @@ async def test_workers_without_gpus_say_so_once_each_and_share_memory_of_the_hos
     server = start_server("--arena", "nvshmem", "--arena-memory", "128M", "--workers", "2")
     workers = await wait_for_workers(server)
     assert [worker["arena_bytes"] for worker in workers] == [128 << 20] * 2
-    line = "cannot keep results in GPU memory: there is no GPU; using shared memory"
-    assert server.log().count(line) == 2
+    await until(
+        lambda: says(server, "cannot keep results in GPU memory: there is no GPU; using shared memory", 2)
+    )
+    assert server.log().count("cannot keep results in GPU memory") == 2
+
+
+async def says(server: RunningServer, line: str, times: int) -> bool:
+    """Tell whether a line is in the log as often."""
+    return server.log().count(line) == times
 
 
 async def test_what_a_killed_server_left_is_removed_by_the_next_one(start_server: START) -> None:
@@ -57,7 +65,7 @@ async def test_what_a_killed_server_left_is_removed_by_the_next_one(start_server
     await wait_for_workers(killed)
     left = shared_memory_of(killed.pids())
     killed.process.kill()
-    killed.process.wait(10)
-    assert not killed.settled_pids(within_s=10), "its workers end with it"
+    killed.process.wait(PATIENCE_S)
+    assert not killed.settled_pids(), "its workers end with it"
     start_server().stop()
     assert not [name for name in os.listdir(SHM) if f"-{killed.process.pid}-" in name or SHM + name in left]

@@ -31,6 +31,7 @@ WITHIN_S = 240.0
 """Starting workers takes seconds; on a busy machine a minute, and here they start many times."""
 
 AT_ONCE = 3
+STATUS = "SELECT status FROM prompts WHERE prompt_id = ?"
 
 
 @pytest.fixture
@@ -161,7 +162,7 @@ async def test_prompt_that_was_running_at_two_crashes_is_not_tried_again(start: 
             if nth == 0:
                 prompt_id = await client.submit(held_graph("poison", gate))
                 await client.submit(save_graph("innocent"))
-            await running(client, prompt_id)
+            await running(server, prompt_id)
         kill(server)
     server = start()
     history = await settled_history(server.url)
@@ -174,15 +175,13 @@ async def test_prompt_that_was_running_at_two_crashes_is_not_tried_again(start: 
     assert "not tried again" in server.log()
 
 
-async def running(client: Client, prompt_id: str, within_s: float = WITHIN_S) -> None:
-    """Wait until a prompt runs, and that is on disk."""
-    async with asyncio.timeout(within_s):
-        while True:
-            queue = await client.get("/queue")
-            if any(item[1] == prompt_id for item in queue["queue_running"]):
-                break
-            await asyncio.sleep(0.05)
-    await client.get("/history")  # is answered when all that was so before is written
+async def running(server: RunningServer, prompt_id: str, within_s: float = WITHIN_S) -> None:
+    """Wait until a prompt runs, and that is on disk; the queue shows it from a little earlier on."""
+    path = server.folder("user") / "records.sqlite3"
+    with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as records:
+        async with asyncio.timeout(within_s):
+            while records.execute(STATUS, (prompt_id,)).fetchone() != ("running",):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
 
 
 async def test_stopped_server_leaves_what_it_could_not_end_to_the_next_one(start: START, gate: Gate) -> None:
@@ -192,7 +191,7 @@ async def test_stopped_server_leaves_what_it_could_not_end_to_the_next_one(start
         slow = await client.submit(held_graph("slow", gate))
         waiting = [await client.submit(save_graph(f"w{nth}")) for nth in range(3)]
         await client.post("/queue", {"delete": [waiting.pop()]})
-        await running(client, slow)
+        await running(server, slow)
     server.stop()
     server = start()
     async with Client(server.url) as client:
@@ -214,7 +213,7 @@ async def test_stopped_server_lets_a_running_prompt_end_and_accepts_nothing_mean
         await client.wait_for_workers(within_s=WITHIN_S)
         slow = await client.submit(held_graph("slow", gate))
         waiting = await client.submit(save_graph("waiting"))
-        await running(client, slow)
+        await running(server, slow)
         server.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(WITHIN_S):
             while True:

@@ -6,13 +6,12 @@ everything; Mallory knows the names of most of it, and none of the contents.
 
 from __future__ import annotations
 
-import asyncio
 import io
 import itertools
 import json
 import re
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,9 +22,10 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from tests.process.test_recovery import graph
+from tests.process.test_recovery import endless, graph
 from tests.support.client import Client
 from tests.support.server import RunningServer, ServerOptions
+from tests.support.striking import until
 from tests.support.tenants import add_tenant, routes_with_accounts
 
 PLACEHOLDER = re.compile(r"\{[^}]*\}")
@@ -85,8 +85,9 @@ def png(color: str) -> bytes:
     return buffer.getvalue()
 
 
-def alices_graph(seed: int, steps: int) -> dict[str, Any]:
-    prompt = graph(seed, steps)
+def alices_graph(seed: int, steps: int = 0) -> dict[str, Any]:
+    """Return a prompt of Alice's, an endless one unless it has so many steps."""
+    prompt = graph(seed, steps) if steps else endless(seed)
     prompt["2"]["inputs"]["text"] = f"a red cat {SECRET}"
     prompt["7"]["inputs"]["filename_prefix"] = f"{KNOWN}-out"
     prompt["8"] = {"class_type": "PreviewImage", "inputs": {"images": ["6", 0]}}
@@ -117,15 +118,6 @@ async def world(server: Served) -> AsyncIterator[tuple[World, Client]]:
         await alice.post("/history", {"clear": True})
 
 
-async def until(condition: Callable[[], Awaitable[Any]], within_s: float = 60.0) -> None:
-    """Ask again and again until something holds. Raises TimeoutError."""
-    async with asyncio.timeout(within_s):
-        while True:
-            if await condition():
-                return
-            await asyncio.sleep(0.05)
-
-
 async def is_idle(client: Client) -> bool:
     return (await client.get("/prompt"))["exec_info"]["queue_remaining"] == 0
 
@@ -154,7 +146,7 @@ async def furnish(made: World, alice: Client) -> None:
     assert first.outcome == "execution_success", first.messages[-1]
     made.outputs = first.images()
     made.hidden_id = (await alice.run(alices_graph(2, 2), extra_data=extra)).prompt_id
-    waiting = [await alice.submit(alices_graph(seed, 2000), extra_data=extra) for seed in (3, 4)]
+    waiting = [await alice.submit(alices_graph(seed), extra_data=extra) for seed in (3, 4)]
     made.prompt_ids = [first.prompt_id, *waiting]
     await until(lambda: is_running(alice))
 

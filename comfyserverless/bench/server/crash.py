@@ -29,6 +29,9 @@ from comfyserverless.bench.serving import BenchError
 _BATCH = 2
 _SENDERS = 3
 _PAUSE_S = 0.03
+_LEAST_ACCEPTED = 4
+"""As many new prompts a server has accepted before it is killed."""
+
 _LOAD_S = (0.05, 1.5)
 _ENDING_S = (0.0, 0.8)
 _MOMENTS = ("starting", "running", "ending")
@@ -130,6 +133,7 @@ class _Crashes:
         server.wait_answering()
         if moment != "starting":
             server.wait_ready()
+        accepted = len(self._load.accepted)
         senders = [asyncio.create_task(self._load.send(server.port)) for _ in range(_SENDERS)]
         others: list[asyncio.Task[None]] = []
         if self._also is not None and self._random.random() < _ALSO_PART:
@@ -137,6 +141,7 @@ class _Crashes:
             await asyncio.sleep(self._random.uniform(*_LOAD_S))
             others = [asyncio.create_task(asyncio.to_thread(self._also))]
         await asyncio.sleep(self._random.uniform(*_LOAD_S))
+        await self._until_accepted(accepted + _LEAST_ACCEPTED, senders)
         if moment == "ending":
             for sender in senders:
                 sender.cancel()
@@ -144,6 +149,11 @@ class _Crashes:
         server.kill()
         await asyncio.gather(*senders, return_exceptions=True)
         await asyncio.gather(*others)
+
+    async def _until_accepted(self, count: int, senders: list[asyncio.Task[None]]) -> None:
+        """Wait until so many prompts were accepted in all: a slow machine takes longer to have some to lose."""
+        while len(self._load.accepted) < count and not all(each.done() for each in senders):  # noqa: ASYNC110
+            await asyncio.sleep(_PAUSE_S)
 
     def _checked(self, history: Mapping[str, Any]) -> dict[str, Any]:
         accepted = self._load.accepted
