@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections.abc import Callable, Sequence
@@ -96,13 +97,17 @@ class Engine:
         self._runs = Runs(*parts, hosting=self.hosting)
         follow_folders(self.hosting.host, tenants)
         self._config = config
+        self._starting: asyncio.Task[None] | None = None
+        """The task that starts the engine, as long as it does."""
 
     async def start(self) -> None:
         """Start the worker processes in the background and begin to run prompts; returns at once."""
+        self._starting = asyncio.current_task()
         self._remove_staged()
         await self.hosting.start()
         await self._pool.start()
         self._runs.start()
+        self._starting = None
 
     async def drain(self, within_s: float) -> None:
         """Accept and begin nothing any more, and give what runs some time to end."""
@@ -111,16 +116,20 @@ class Engine:
     async def stop(self) -> None:
         """Stop runs and workers, and leave what has not ended to the next server.
 
-        Leaves no process, arena or staging file behind.
+        Leaves no process, arena or staging file behind, also if a part cannot be stopped; then it raises why.
         """
-        await self._runs.stop()
-        await self._pool.stop()
-        await self.hosting.stop()
-        self._admission.close()
-        self.book.write()
-        await asyncio.to_thread(self._prompts.close)
-        self._scratch.close()
-        self._remove_staged()
+        if self._starting is not None:  # what it starts after this would stay
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
+        async with contextlib.AsyncExitStack() as rest:  # the last one first
+            rest.callback(self._remove_staged)
+            rest.callback(self._scratch.close)
+            rest.push_async_callback(asyncio.to_thread, self._prompts.close)
+            rest.callback(self.book.write)
+            rest.callback(self._admission.close)
+            rest.push_async_callback(self.hosting.stop)
+            rest.push_async_callback(self._pool.stop)
+            await self._runs.stop()
 
     def _remove_staged(self) -> None:
         for kind in ("output", "temp"):

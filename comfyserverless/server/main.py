@@ -204,9 +204,11 @@ async def _serve(config: ServerConfig, listeners: Sequence[socket.socket], logs:
         await stop.wait()
     finally:
         _log.info("Stopping")
-        await _drain(engine, config.drain_s, hurry)
-        await runner.cleanup()
-        await engine.stop()
+        try:
+            await _drain(engine, config.drain_s, hurry)
+            await runner.cleanup()
+        finally:
+            await engine.stop()
     return 1 if failures else 0
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 _NAME = "comfyserverless-"
 _NEW_S = 5.0
+_TRIES = 5
 
 
 def shared_folder() -> Path:
@@ -97,13 +98,19 @@ def _make_locked(lock_path: Path) -> int:
 
 
 def _remove(lock_path: Path) -> None:
-    prefix = lock_path.name.removesuffix("lock")
-    for folder in {lock_path.parent, Path(tempfile.gettempdir())}:
-        for path in folder.glob(f"{prefix}*"):
-            if path == lock_path:
-                continue
+    for _ in range(_TRIES):  # a process that is just being ended may still make something
+        if not (found := _files_of(lock_path)):
+            break
+        for path in found:
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
     lock_path.unlink(missing_ok=True)
+
+
+def _files_of(lock_path: Path) -> list[Path]:
+    """List what a server has, without its lock."""
+    prefix = lock_path.name.removesuffix("lock")
+    folders = {lock_path.parent, Path(tempfile.gettempdir())}
+    return [path for folder in folders for path in folder.glob(f"{prefix}*") if path != lock_path]

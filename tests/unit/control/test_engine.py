@@ -262,3 +262,35 @@ async def test_weights_are_freed_when_what_ran_has_ended_though_others_have_begu
     await turn_until(lambda: len(freed) > 1)
     assert freed == ["weights", "weights", "results"]
     assert [record.prompt_id for record in engine.running(BOB)] == [later]
+
+
+async def test_engine_whose_parts_cannot_be_stopped_leaves_nothing_behind(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        raise OSError("no more")
+
+    folder = engine._scratch.folder
+    monkeypatch.setattr(engine._pool, "stop", fail)
+    monkeypatch.setattr(engine.hosting, "stop", fail)
+    with pytest.raises(OSError, match="no more"):
+        await engine.stop()
+    assert not list(folder.parent.glob(f"{engine._scratch.tag}*"))
+
+
+async def test_engine_that_is_stopped_while_it_starts_starts_nothing_more(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    async def start() -> None:
+        started.append("workers")
+
+    started: list[str] = []
+    monkeypatch.setattr(engine.hosting, "start", never)
+    monkeypatch.setattr(engine._pool, "start", start)
+    starting = asyncio.create_task(engine.start())
+    await asyncio.sleep(0)
+    await engine.stop()
+    assert (starting.cancelled(), started) == (True, [])
