@@ -24,7 +24,8 @@ from comfyserverless.functions.guided import (
 from comfyserverless.functions.patching.subject import take_diffusion
 from comfyserverless.models.adapters.adapter import T2IAdapter
 from comfyserverless.models.controlnet import ControlNet
-from comfyserverless.sampling.guidance import Batch, fit_batch
+from comfyserverless.sampling.guidance import Batch
+from comfyserverless.sampling.stacking import fit_batch
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn, Streamed
 
 _GUIDANCE_PORTS = ("model", "control_net", "state", "positive", "negative", "cfg", "guide", "applications")
@@ -86,7 +87,7 @@ class ControlNetRun(ModelFn):
         # One hint for all items stays one: it goes through its layers once, and is added to every item.
         hints = hint if hint.shape[0] == 1 else _for_each(batch, fit_batch(hint, point.x.shape[0]))
         residuals: Sequence[Tensor] = control_net.residuals(
-            inputs.x_in, inputs.timesteps, inputs.context, hints, inputs.adm
+            inputs.x_in, inputs.timesteps, batch.control_context(point.x.shape[0]), hints, inputs.adm
         )
         return residuals
 

@@ -33,7 +33,6 @@ from comfyserverless.sampling.guidance import (
     Outputs,
     average_side,
     combine,
-    fit_batch,
     is_in_range,
     plan_batches,
 )
@@ -42,6 +41,7 @@ from comfyserverless.sampling.masking import KeptPart
 from comfyserverless.sampling.parametrization import Parametrization
 from comfyserverless.sampling.samplers.base import Evaluation, UncondSampler
 from comfyserverless.sampling.samplers.registry import find_sampler
+from comfyserverless.sampling.stacking import fit_batch
 
 LATENT_CELL_PX = 8
 """Pixels per latent cell and side, for what models are told about the size of the image."""

@@ -23,7 +23,7 @@ from comfyserverless.functions.mask import batch_of_masks
 from comfyserverless.functions.resampling import resample
 from comfyserverless.models.reading.header import read_header
 from comfyserverless.models.reading.weights import Weights
-from comfyserverless.sampling.guidance import fit_batch
+from comfyserverless.sampling.stacking import fit_batch
 from comfyserverless.sdk.modelfn import IoSetup, ModelFn
 
 _SAMPLES_KEY = "latent_tensor"

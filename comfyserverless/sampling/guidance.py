@@ -23,6 +23,7 @@ from torch import Tensor
 
 from comfyserverless.sampling.parametrization import Parametrization
 from comfyserverless.sampling.regions import EVERYWHERE, Region, check_inside, find_region, left_over
+from comfyserverless.sampling.stacking import can_stack, stack_conds
 
 POSITIVE, NEGATIVE, MIDDLE = 0, 1, 2
 
@@ -45,8 +46,8 @@ Branch = Literal["both", "positive", "negative"]
 DEFAULT = "default"
 """Option of an entry that acts only where the others of its side leave something."""
 
-_MAX_REPEATS = 4
-"""Conditionings whose lengths differ more than this are not repeated to a common length."""
+CONTROL_COND = "cross_attn_controlnet"
+"""Option of an entry whose ControlNets see another text: hidden states [N, T, D]."""
 
 _NO_WEIGHT = 1e-37
 """Weight of nothing: a side without an active entry gives 0, not a division by 0."""
@@ -102,6 +103,12 @@ class Entry:
     region: Region = EVERYWHERE
     strength: float = 1.0
 
+    @property
+    def control_cond(self) -> Tensor:
+        """Return the hidden states that ControlNets see."""
+        given: Tensor | None = self.options.get(CONTROL_COND)
+        return self.cond if given is None else given
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -123,25 +130,16 @@ class Batch:
 
         Shorter ones are repeated along T to the least common multiple of all lengths.
         """
-        length = math.lcm(*(entry.cond.shape[1] for entry in self.entries))
-        parts = [fit_batch(entry.cond, batch_size) for entry in self.entries]
-        repeated = [c if c.shape[1] == length else c.repeat(1, length // c.shape[1], 1) for c in parts]
-        return repeated[0] if len(repeated) == 1 else torch.cat(repeated)
+        return stack_conds([entry.cond for entry in self.entries], batch_size)
+
+    def control_context(self, batch_size: int) -> Tensor:
+        """Stack what ControlNets see in place of the entries' hidden states, as `context` does."""
+        return stack_conds([entry.control_cond for entry in self.entries], batch_size)
 
     def stack(self, x: Tensor) -> Tensor:
         """Stack what each entry sees of a latent: [entries * B, C, h, w]."""
         parts = [entry.region.crop(x) for entry in self.entries]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def fit_batch(value: Tensor, batch_size: int) -> Tensor:
-    """Repeat or cut a tensor along its first dimension to batch_size items."""
-    count = value.shape[0]
-    if count == batch_size:
-        return value
-    if count > batch_size:
-        return value[:batch_size]
-    return value.repeat(math.ceil(batch_size / count), *[1] * (value.ndim - 1))[:batch_size]
 
 
 def is_in_range(options: Mapping[str, Any], sigma: float, parametrization: Parametrization) -> bool:
@@ -379,9 +377,6 @@ def _extent(region: Region) -> tuple[int, int] | None:
 def _can_share(first: Entry, other: Entry) -> bool:
     if first.controls != other.controls or _extent(first.region) != _extent(other.region):
         return False
-    one, two = first.cond.shape, other.cond.shape
-    if one == two:
-        return True
-    if one[0] != two[0] or one[2] != two[2]:
+    if (CONTROL_COND in first.options) != (CONTROL_COND in other.options):
         return False
-    return math.lcm(one[1], two[1]) // min(one[1], two[1]) <= _MAX_REPEATS
+    return can_stack(first.cond, other.cond) and can_stack(first.control_cond, other.control_cond)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from comfyserverless.sampling.guidance import fit_batch
 from comfyserverless.sampling.masking import KeptPart
+from comfyserverless.sampling.stacking import fit_batch
 
 _BLACK = (0.8223, -0.6876, 0.6364, 0.1380)
 """A black picture as the autoencoder of Stable Diffusion 1 encodes it, in the model's units."""

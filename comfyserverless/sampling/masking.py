@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from comfyserverless.sampling.guidance import fit_batch
 from comfyserverless.sampling.parametrization import Parametrization
+from comfyserverless.sampling.stacking import fit_batch
 
 
 @dataclass(frozen=True, slots=True)

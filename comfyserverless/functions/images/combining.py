@@ -18,7 +18,7 @@ from comfyserverless.functions.images.fitting import (
     paste,
 )
 from comfyserverless.functions.limits.room import check_room
-from comfyserverless.sampling.guidance import fit_batch
+from comfyserverless.sampling.stacking import fit_batch
 
 _RGB = 3
 

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from comfyserverless.functions.mask import batch_of_masks
 from comfyserverless.functions.resampling import resample
-from comfyserverless.sampling.guidance import fit_batch
+from comfyserverless.sampling.stacking import fit_batch
 
 
 def fit_channels(images: Tensor, channels: int) -> Tensor:

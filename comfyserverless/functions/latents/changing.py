@@ -12,7 +12,7 @@ from comfyserverless.core.errors import PromptError
 from comfyserverless.functions.host import HostFn
 from comfyserverless.functions.images.fitting import paste
 from comfyserverless.functions.resampling import resample
-from comfyserverless.sampling.guidance import fit_batch
+from comfyserverless.sampling.stacking import fit_batch
 
 _AXES: Mapping[str, int] = {"x": -1, "y": -2}
 

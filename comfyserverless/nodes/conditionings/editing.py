@@ -121,6 +121,17 @@ async def _encode_refiner(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
     return NodeResult(([[encoded.out("cond"), options]],))
 
 
+async def _encode_for_controlnets(ctx: LoweringContext, inputs: Inputs) -> NodeResult:
+    """Let the ControlNets of a conditioning see another text than the model."""
+    check_text(inputs["text"])
+    encoded = ctx.emit("text.encode", clip=take_clip(inputs), text=inputs["text"])
+    return _with_options(
+        take_conditioning(inputs, "conditioning"),
+        cross_attn_controlnet=encoded.out("cond"),
+        pooled_output_controlnet=encoded.out("pooled"),
+    )
+
+
 _CONDITIONING = (OutputSpec("CONDITIONING"),)
 _STRENGTH = number("strength", 1.0, 0.0, 10.0, step=0.01)
 
@@ -258,6 +269,19 @@ NODES = (
             _size("height", 1024),
             text("text", multiline=True, dynamicPrompts=True),
             socket("clip", "CLIP"),
+        ),
+        outputs=_CONDITIONING,
+    ),
+    NodeDeclaration(
+        name="CLIPTextEncodeControlnet",
+        category="_for_testing/conditioning",
+        python_module="comfy_extras.nodes_cond",
+        experimental=True,
+        lower=_encode_for_controlnets,
+        inputs=(
+            socket("clip", "CLIP"),
+            socket("conditioning", "CONDITIONING"),
+            text("text", multiline=True, dynamicPrompts=True),
         ),
         outputs=_CONDITIONING,
     ),

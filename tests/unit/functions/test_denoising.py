@@ -17,7 +17,15 @@ from comfyserverless.core.errors import InvariantError, PromptError
 from comfyserverless.core.values import ModelRef, Patch
 from comfyserverless.functions.registry import FUNCTIONS
 from comfyserverless.sampling.samplers.registry import SAMPLERS
-from tests.support.analytic_models import CONTROL, FACTS, MODEL, AnalyticDiffusion, AnalyticPool, conditioning
+from tests.support.analytic_models import (
+    CONTROL,
+    FACTS,
+    MODEL,
+    AnalyticControlNet,
+    AnalyticDiffusion,
+    AnalyticPool,
+    conditioning,
+)
 from tests.unit.functions.test_sample import HINT, IMAGE, begin, end
 
 Call = dict[str, Any]
@@ -504,3 +512,22 @@ def test_a_latent_that_would_grow_under_a_mask_or_beyond_all_memory_is_refused()
     huge = {"upscale": {"ratio": 1e6, "steps": 1, "method": "area"}}
     with pytest.raises(PromptError, match="would take"):
         begin(sampler="lcm", latent={"samples": torch.zeros(1, 4, 4, 4)}, options=huge)
+
+
+def test_a_control_sees_the_text_that_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Tensor] = []
+
+    def residuals(_: object, x_in: Tensor, timesteps: Tensor, context: Tensor, *more: Any) -> list[Tensor]:
+        seen.append(context)
+        return [x_in]
+
+    monkeypatch.setattr(AnalyticControlNet, "residuals", residuals)
+    own = torch.full((1, 77, 8), 9.0)
+    positive = conditioning(1.0, control=[application()], cross_attn_controlnet=own)
+    call = guided(positive=positive, applications=[application()])
+    pool, state = AnalyticPool(), begin(positive=positive, applications=[application()])["state"]
+    control(pool, state, call, 0)
+    assert [context.mean().item() for context in seen] == [9.0]
+    made = control(pool, state, call, 0)
+    step(pool, state, call, residuals=[made])
+    assert sorted(context.mean().item() for _, _, context in pool.model.calls) == [0.5, 1.0]

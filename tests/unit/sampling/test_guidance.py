@@ -245,3 +245,15 @@ def test_a_default_is_not_evaluated_where_nothing_is_left() -> None:
     assert len(batch.entries) == 1
     (alone,) = plan_batches(Guidance([entry(default=True)], [], 1.0), 1.0, PARAMETRIZATION, SIZE)
     assert len(alone.entries) == 1
+
+
+def test_entries_whose_controls_see_a_text_of_their_own_share_calls_with_each_other_only() -> None:
+    own = {"cross_attn_controlnet": torch.ones(1, 154, 8)}
+    assert plan(Guidance([entry(**own)], [entry()], 7.0)) == [[0], [1]]
+    far = {"cross_attn_controlnet": torch.ones(1, 77 * 5, 8)}
+    assert plan(Guidance([entry(**own)], [entry(**far)], 7.0)) == [[0], [1]]
+    (batch,) = plan_batches(Guidance([entry(**own)], [entry(**own)], 7.0), 1.0, PARAMETRIZATION, SIZE)
+    assert torch.equal(batch.context(1), torch.zeros(2, 77, 8))
+    assert torch.equal(batch.control_context(1), torch.ones(2, 154, 8))
+    (batch,) = plan_batches(Guidance([entry()], [entry()], 7.0), 1.0, PARAMETRIZATION, SIZE)
+    assert torch.equal(batch.control_context(1), batch.context(1))

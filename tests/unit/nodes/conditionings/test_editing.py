@@ -96,3 +96,15 @@ async def test_refiner_gets_a_size_and_a_score() -> None:
     assert call.inputs["text"] == "big"
     options = {"pooled_output": Output(call.id, "pooled"), "aesthetic_score": 7.5, "width": 1, "height": 2}
     assert encoded == [[Output(call.id, "cond"), options]]
+
+
+async def test_controls_get_a_text_of_their_own_beside_each_entry() -> None:
+    ctx = FakeContext()
+    found = await output("CLIPTextEncodeControlnet", ctx, clip=CLIP, conditioning=COND, text="lines")
+    (call,) = ctx.calls
+    assert (call.function, call.inputs) == ("text.encode", {"clip": CLIP, "text": "lines"})
+    given = {
+        "cross_attn_controlnet": Output(call.id, "cond"),
+        "pooled_output_controlnet": Output(call.id, "pooled"),
+    }
+    assert found == [[cond, {**options, **given}] for cond, options in COND]
