@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.functions.patching.builtin.spectrum import scale_low_frequencies
 from comfyserverless.functions.patching.options import MEMORY, OptionsBuilder
 
@@ -66,6 +67,11 @@ def project_guidance(builder: OptionsBuilder, eta: float, norm_threshold: float,
         guidance = positive - negative
         if momentum != 0:
             average = kept.get("average")
+            if average is not None and average.shape != guidance.shape:
+                raise PromptError(
+                    f"APG averages guidance over steps, but this sampler goes from latents of {_size(average)}"
+                    f" to {_size(guidance)} cells; allowed: a momentum of 0, or samplers that keep the size"
+                )
             guidance = guidance if average is None else momentum * average + guidance
             kept["average"] = guidance
         if norm_threshold > 0:
@@ -76,6 +82,10 @@ def project_guidance(builder: OptionsBuilder, eta: float, norm_threshold: float,
         return [negative + modified + (positive - negative) / args["cond_scale"], negative, *others]
 
     builder.append("sampler_pre_cfg_function", before)
+
+
+def _size(x: Tensor) -> str:
+    return f"{x.shape[-1]} x {x.shape[-2]}"
 
 
 def _project(vector: Tensor, onto: Tensor) -> tuple[Tensor, Tensor]:

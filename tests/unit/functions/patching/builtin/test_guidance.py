@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from comfyserverless.core.errors import PromptError
 from comfyserverless.core.values import ModelRef, Patch
+from comfyserverless.functions.patching.options import MEMORY
 from comfyserverless.functions.patching.subject import subject_of
 from tests.support.analytic_models import FACTS, MODEL, AnalyticPool, conditioning
 from tests.unit.functions.patching.test_evaluation import after_step, start
@@ -109,6 +111,23 @@ def test_momentum_is_kept_in_the_state_and_begins_anew_in_each_walk() -> None:
     alone = step(pool, {**first, "memory": {}}, call)["state"]
     assert not torch.equal(second["walk"]["x"], alone["walk"]["x"])
     assert torch.equal(step(pool, start(model), call)["state"]["walk"]["x"], first["walk"]["x"])
+
+
+def test_momentum_is_refused_to_samplers_that_change_the_size() -> None:
+    model = model_with("apg", eta=1.0, norm_threshold=0.0, momentum=0.5)
+    options = subject_of(model, FACTS).options or {}
+    (before,) = options["sampler_pre_cfg_function"]
+    memory: dict[str, Any] = {}
+    given = {"model_options": {MEMORY: memory}, "cond_scale": 7.0}
+
+    def guide(cells: int) -> None:
+        outputs = [torch.ones(1, 4, cells, cells), torch.zeros(1, 4, cells, cells)]
+        before({**given, "conds_out": outputs, "sigma": torch.tensor([3.0 / cells])})
+
+    guide(2)
+    guide(2)
+    with pytest.raises(PromptError, match="from latents of 2 x 2 to 3 x 3 cells; allowed: a momentum of 0"):
+        guide(3)
 
 
 def test_rescaled_velocities_have_the_spread_of_the_positive_s() -> None:
