@@ -30,8 +30,8 @@ from tests.support.server import RunningServer, ServerOptions
 
 SEED = 20
 DRAWN, ENOUGH = 24, 8
-"""So many graphs are tried, and more until so many came to what their test is about: it depends on the nodes that
-there are which ones are drawn."""
+"""So many graphs are tried, and more until so many came to what their test is about: which ones are drawn
+depends on the nodes that there are."""
 
 
 @pytest.fixture(scope="module")
