@@ -164,6 +164,8 @@ def _with_lora(loras: tuple[WeightChange, ...], file: FileRef, strength: float) 
     return (*loras, LoraRef(file, float(strength)))
 
 
+_DEVICE = InputSpec("device", ("default", "cpu"), {"advanced": True}, section="optional")
+
 NODES = (
     NodeDeclaration(
         name="CheckpointLoaderSimple",
@@ -192,7 +194,7 @@ NODES = (
         inputs=(
             model_file("clip_name", "text_encoders"),
             combo("type", _CLIP_TYPES),
-            InputSpec("device", ("default", "cpu"), {"advanced": True}, section="optional"),
+            _DEVICE,
         ),
         outputs=(OutputSpec("CLIP"),),
     ),
@@ -206,7 +208,7 @@ NODES = (
             model_file("clip_name1", "text_encoders"),
             model_file("clip_name2", "text_encoders"),
             combo("type", _CLIP_PAIR_TYPES),
-            InputSpec("device", ("default", "cpu"), {"advanced": True}, section="optional"),
+            _DEVICE,
         ),
         outputs=(OutputSpec("CLIP"),),
     ),
